@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestCodesRoundTrip(t *testing.T) {
@@ -166,9 +168,7 @@ func TestClaimValidation(t *testing.T) {
 		{"no key", func(c *Claim) { c.Key = "" }},
 	} {
 		claim := goodClaim()
-		if err := claim.Validate(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, claim.Validate())
 		if c.change(&claim); claim.Validate() == nil {
 			t.Errorf("%s is valid", c.name)
 		}

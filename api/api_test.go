@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
@@ -19,13 +20,8 @@ func fixedID() sluice.SaleID { return "made" }
 
 func TestCreateSaleDefaults(t *testing.T) {
 	var c CreateSale
-	if err := Decode([]byte(goodSale), &c); err != nil {
-		t.Fatal(err)
-	}
-	got, err := c.Domain(fixedID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, Decode([]byte(goodSale), &c))
+	got := must.Get(c.Domain(fixedID))(t)
 	want := sluice.Sale{
 		ID: "s1", SKU: "K", Title: "T", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
@@ -40,10 +36,7 @@ func TestCreateSaleDefaults(t *testing.T) {
 
 	c.ID = Opt[sluice.SaleID]{}
 	c.Total, c.MaxPerBuyer = Null[int64](), Null[int64]()
-	got, err = c.Domain(fixedID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got = must.Get(c.Domain(fixedID))(t)
 	if got.ID != "made" || got.Total != sluice.Unlimited || got.MaxPerBuyer != sluice.Unlimited ||
 		got.MaxOrders != sluice.Unlimited {
 		t.Errorf("got %+v, want a made id and no limits", got)
@@ -108,13 +101,8 @@ func TestCreateSaleRefused(t *testing.T) {
 func TestPatchTellsAbsentFromNull(t *testing.T) {
 	base := func() sluice.Sale {
 		var c CreateSale
-		if err := Decode([]byte(goodSale), &c); err != nil {
-			t.Fatal(err)
-		}
-		s, err := c.Domain(fixedID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, Decode([]byte(goodSale), &c))
+		s := must.Get(c.Domain(fixedID))(t)
 		s.ClosesAt = s.OpensAt.Add(time.Hour)
 		return s
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // script answers the n-th request with the n-th step, the last one for ever,
@@ -43,10 +44,7 @@ func serve(t *testing.T, o Options, steps ...http.HandlerFunc) (*Client, *script
 	s := &script{steps: steps}
 	srv := httptest.NewServer(s)
 	t.Cleanup(srv.Close)
-	c, err := New(srv.URL+"/", o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(srv.URL+"/", o))(t)
 	t.Cleanup(c.http.CloseIdleConnections)
 	return c, s
 }
@@ -85,10 +83,7 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 		drop, problem(503, "outcome_unknown", "", ""), problem(503, "overloaded", "Retry-After", "0"),
 		problem(429, "rate_limited", "", ""), html, accept(true),
 	)
-	got, err := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1}))(t)
 	want := Placed{
 		Placed: api.Placed{OrderID: order1, SaleID: "s1", Quantity: 1, Status: sluice.Queued}, Replayed: true,
 		Attempts: 6,

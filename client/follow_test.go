@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Nothing is skipped and nothing comes twice over trouble, and what cannot pass is the end.
@@ -107,10 +108,7 @@ func TestFollowSaleTellsSlowFromSilent(t *testing.T) {
 			}()
 			return &http.Response{StatusCode: http.StatusOK, Body: body}, nil
 		})
-		c, err := New("http://sluice.example", Options{HTTPClient: &http.Client{Transport: server}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(New("http://sluice.example", Options{HTTPClient: &http.Client{Transport: server}}))(t)
 		var got []sluice.State
 		for sale, err := range c.FollowSale(t.Context(), "phone") {
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -23,20 +24,12 @@ func TestMissingReplicasAreSeen(t *testing.T) {
 		Ledger: primary.URL(), Store: servertest.Postgres(t), Node: "one", WaitReplicas: 1, Log: out.logger(),
 	})
 	sale := prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})
-	if _, err := b.engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.engine.Control().Create(t.Context(), sale))(t)
 	sees := func(when, check, ready string) {
 		t.Helper()
 		until(t, "sale check and /readyz to be right "+when, func() bool {
-			answer, err := b.client.CheckSale(t.Context(), "phones")
-			if err != nil {
-				t.Fatal(err)
-			}
-			state, err := b.client.Ready(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(b.client.CheckSale(t.Context(), "phones"))(t)
+			state := must.Get(b.client.Ready(t.Context()))(t)
 			for _, c := range answer.Checks {
 				if c.Name == "replicas" {
 					return strings.HasPrefix(string(c.Status)+" "+c.Detail, check) && strings.HasPrefix(state.LedgerState, ready)

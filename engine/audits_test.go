@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -48,17 +49,12 @@ func TestAuditsLeaveTheStoreToOthers(t *testing.T) {
 	// pool leaves two connections more to reading, and two to changes.
 	connect := func() *pgx.Conn {
 		t.Helper()
-		conn, err := pgx.Connect(t.Context(), store)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(pgx.Connect(t.Context(), store))(t)
 		t.Cleanup(func() { _ = conn.Close(context.Background()) })
 		return conn
 	}
 	conn, watch := connect(), connect()
-	if _, err := conn.Exec(t.Context(), "BEGIN; LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "BEGIN; LOCK TABLE dead_letters IN ACCESS EXCLUSIVE MODE"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var audits sync.WaitGroup
 	for range 20 {
@@ -83,9 +79,7 @@ func TestAuditsLeaveTheStoreToOthers(t *testing.T) {
 	bob := buy("bob")
 	until(t, "an order of meanwhile to be stored", bob)
 
-	if _, err := conn.Exec(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "ROLLBACK"))(t)
 	cancel()
 	audits.Wait()
 	if report, err := b.engine.Audit(t.Context(), "phones"); err != nil || !report.OK {

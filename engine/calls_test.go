@@ -14,16 +14,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // opened is an engine that is closed at the end of the test.
 func opened(t *testing.T, cfg engine.Config) *engine.Engine {
 	t.Helper()
-	e, err := engine.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	t.Cleanup(func() { _ = e.Close(context.Background()) })
 	return e
 }
@@ -54,9 +52,7 @@ func onSale(t *testing.T, e *engine.Engine, id sluice.SaleID, total int64, with 
 	for _, change := range with {
 		change(&sale)
 	}
-	if _, err := e.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Control().Create(t.Context(), sale))(t)
 }
 
 // A program that embeds Sluice claims in process, by the rules that HTTP has: the same
@@ -104,9 +100,7 @@ func claimsInProcess(t *testing.T, cfg engine.Config) {
 			t.Errorf("the metrics lack %s", want)
 		}
 	}
-	if err := e.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Close(t.Context()))
 	if d, err := claim("bob", "first-attempt", ""); !errors.Is(err, sluice.ErrClosed) {
 		t.Errorf("of a closed engine: %+v, %v", d, err)
 	}
@@ -144,9 +138,7 @@ func TestRefusedInProcess(t *testing.T) {
 func TestEventsEndWithTheEngine(t *testing.T) {
 	t.Parallel()
 	e := opened(t, engine.Config{DataDir: t.TempDir()})
-	if err := e.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Close(t.Context()))
 	var all []error
 	for _, err := range e.Events(t.Context(), "") {
 		all = append(all, err)
@@ -223,9 +215,7 @@ func eventsInProcess(t *testing.T, cfg engine.Config) {
 	listen(e, 2)
 	go claims(e, "cid dan")
 	listen(e, 4)
-	if err := e.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Close(t.Context()))
 	e = opened(t, cfg)
 	claims(e, "eve")
 	listen(e, 5)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -22,26 +23,17 @@ import (
 // sessions find a clock of the test's before PostgreSQL's own.
 func postgresWithClock(t *testing.T) (store string, set func(ahead time.Duration)) {
 	t.Helper()
-	u, err := url.Parse(servertest.Postgres(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(servertest.Postgres(t)))(t)
 	query := u.Query()
 	query.Set("search_path", query.Get("search_path")+",pg_catalog")
 	u.RawQuery = query.Encode()
-	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("pgx", u.String()))(t)
 	t.Cleanup(func() { db.Close() })
 	set = func(ahead time.Duration) {
 		t.Helper()
-		_, err := db.ExecContext(t.Context(), fmt.Sprintf(
+		must.Get(db.ExecContext(t.Context(), fmt.Sprintf(
 			"CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
-				"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d seconds'$$", ahead/time.Second))
-		if err != nil {
-			t.Fatal(err)
-		}
+				"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d seconds'$$", ahead/time.Second)))(t)
 	}
 	set(0)
 	return u.String(), set
@@ -150,9 +142,7 @@ func (c *clockTest) create(id sluice.SaleID, opens, closes time.Duration) {
 		sale.ClosesAt = time.Now().Add(closes).UTC().Truncate(time.Millisecond)
 	}
 	sale.PaymentWindow = 15 * time.Minute
-	if _, err := c.branches[0].engine.Control().Create(c.t.Context(), sale); err != nil {
-		c.t.Fatal(err)
-	}
+	must.Get(c.branches[0].engine.Control().Create(c.t.Context(), sale))(c.t)
 }
 
 // await waits until every server shows the states.

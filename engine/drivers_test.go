@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
 	_ "github.com/sluicehq/sluice/store/mysqlstore"
@@ -81,18 +82,10 @@ func TestOwnLedgerAndStore(t *testing.T) {
 			if report, err := e.Audit(t.Context(), "phone"); err != nil || report.Violated() {
 				t.Errorf("audit: %+v, %v", report, err)
 			}
-			if err := e.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			audit, err := engine.OpenAudit(t.Context(), cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, e.Close(t.Context()))
+			audit := must.Get(engine.OpenAudit(t.Context(), cfg))(t)
 			defer audit.Close()
-			store, err := sluice.StoreDriverOf(cfg.Store).OpenReadOnly(t.Context(), cfg.Store)
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must.Get(sluice.StoreDriverOf(cfg.Store).OpenReadOnly(t.Context(), cfg.Store))(t)
 			defer store.Close()
 			if sales, err := store.Sales(t.Context()); err != nil || len(sales) != 1 || sales[0].Ledger == "" {
 				t.Errorf("want one sale that names its ledger: %+v, %v", sales, err)

@@ -9,6 +9,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -24,10 +25,7 @@ func TestADatabaseThatLosesCommits(t *testing.T) {
 		onSale(t, e, "phones", 10)
 		server := httptest.NewServer(e.Handler())
 		t.Cleanup(server.Close)
-		c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 		if losing {
 			await(t, "a line of the log", func() bool {
 				return len(log.lines("level=WARN", "can lose orders", "setting=synchronous_commit", "value=off")) == 1

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A sale that is created in a running engine reaches the merchant's endpoint,
@@ -24,10 +25,7 @@ import (
 // was delivered is sent again when an operator asks for it.
 func TestWebhooksEndToEnd(t *testing.T) {
 	t.Parallel()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()}))(t)
 	server := httptest.NewServer(e.Handler())
 	defer func() {
 		server.Close()
@@ -77,10 +75,7 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		}
 	}
 
-	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 	mu.Lock()
 	hook, err := c.CreateWebhook(t.Context(), api.CreateWebhook{URL: receiver.URL, Description: "orders"})
 	secret = hook.Secret
@@ -92,9 +87,7 @@ func TestWebhooksEndToEnd(t *testing.T) {
 		ID: "phone", SKU: "sku", Title: "手机", Price: sluice.Money{Amount: 100, Currency: "CNY"}, PaymentWindow: time.Hour,
 		Terms: sluice.Terms{Total: 1, MaxPerBuyer: 1, MaxOrders: 2, OpensAt: time.Now().Add(-time.Hour)},
 	}
-	if _, err := e.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Control().Create(t.Context(), sale))(t)
 	until("both events arrive", func() bool { return len(received()) == 2 })
 	if first, second := received()[0], received()[1]; first.Type != "sale.created" || second.Type != "sale.available" ||
 		first.Data.Sale.Title != "手机" {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -43,10 +44,7 @@ func BenchmarkFloods(b *testing.B) {
 // The table has all routes, as the last run printed it; those it did not have yet are
 // without figures.
 func TestFloodsOfAllRoutesAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../docs/costs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../docs/costs.md"))(t)
 	_, table, _ := strings.Cut(string(text), "\n| a flood of |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	rows := strings.Split(table, "\n")[2:]
@@ -69,9 +67,7 @@ func floodAll(b *testing.B, cfg engine.Config) {
 	k := openTill(b, cfg, 2*floodConnections+politeBuyers)
 	sale := prepared(fmt.Sprint("flood-", time.Now().UnixNano()), time.Now().Add(-time.Second), sluice.Rules{})
 	sale.Total, sale.MaxPerBuyer = sluice.Unlimited, 1
-	if _, err := k.engine.Control().Create(context.Background(), sale); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(k.engine.Control().Create(context.Background(), sale))(b)
 	f := &floods{
 		b: b, till: k, sale: sale.ID, buyer: tokenOf(b, "flooder"), p50: map[string][]time.Duration{},
 		p99: map[string][]time.Duration{},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Every file of a data folder is its owner's alone, also in a folder that the
@@ -20,13 +21,8 @@ func TestDataFilesArePrivate(t *testing.T) {
 		t.Skip("access lists, not modes")
 	}
 	folder := filepath.Join(t.TempDir(), "data")
-	if err := os.Mkdir(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "buyer.secret"), []byte(strings.Repeat("s", 40)+"\n"), 0o644); err !=
-		nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(folder, 0o755))
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "buyer.secret"), []byte(strings.Repeat("s", 40)+"\n"), 0o644))
 	open := func(warned bool) {
 		t.Helper()
 		var log bytes.Buffer
@@ -39,17 +35,12 @@ func TestDataFilesArePrivate(t *testing.T) {
 			t.Fatalf("%d files, %v", len(entries), err)
 		}
 		for _, entry := range entries {
-			info, err := entry.Info()
-			if err != nil {
-				t.Fatal(err)
-			}
+			info := must.Get(entry.Info())(t)
 			if info.Mode().Perm() != 0o600 {
 				t.Errorf("%s: %v", entry.Name(), info.Mode())
 			}
 		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Close(t.Context()))
 		if strings.Contains(log.String(), "chmod 700") != warned {
 			t.Errorf("warned should be %v: %s", warned, log.String())
 		}
@@ -57,9 +48,7 @@ func TestDataFilesArePrivate(t *testing.T) {
 	open(false)
 	chmod := func(name string, mode fs.FileMode) {
 		t.Helper()
-		if err := os.Chmod(filepath.Join(folder, name), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Chmod(filepath.Join(folder, name), mode))
 	}
 	for _, name := range []string{"ledger.db", "store.db", "admin.key"} {
 		chmod(name, 0o644)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -68,10 +69,7 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	r := &followRig{t: t, ledger: ledger}
 	dir := t.TempDir()
 	var err error
-	r.store, err = sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.store = must.Get(sqlitestore.Open(t.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{}))(t)
 	t.Cleanup(func() { r.store.Close() })
 	ledger.Ledger, err = sqliteledger.Open(t.Context(), filepath.Join(dir, "ledger.db"), sqliteledger.Options{Node: "a"})
 	if err != nil {
@@ -81,21 +79,16 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 	loader := settle.NewLoader(r.store, ledger.Ledger)
 	r.desk = settle.NewControl(r.store, ledger.Ledger, loader)
 	for _, id := range sales {
-		_, err := r.desk.Create(t.Context(), sluice.Sale{
+		must.Get(r.desk.Create(t.Context(), sluice.Sale{
 			ID: id, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 100, Currency: "CNY"},
 			Terms: sluice.Terms{
 				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 2,
 				OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 			},
 			PaymentWindow: time.Minute,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
-	if err := r.store.Heartbeat(t.Context(), "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.Heartbeat(t.Context(), "a"))
 
 	log := slog.New(slog.DiscardHandler)
 	var f *follower
@@ -126,18 +119,14 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 
 func (r *followRig) fence(id sluice.SaleID) {
 	r.t.Helper()
-	if err := r.store.FenceSale(r.t.Context(), id, 1, "rebuild: the test asks for it"); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.store.FenceSale(r.t.Context(), id, 1, "rebuild: the test asks for it"))
 }
 
 // pause changes the terms in the store alone, as a server that then dies does.
 func (r *followRig) pause(id sluice.SaleID) {
 	r.t.Helper()
 	pause := func(s *sluice.Sale) error { s.Paused = true; return nil }
-	if _, err := r.store.ChangeSale(r.t.Context(), id, pause); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.store.ChangeSale(r.t.Context(), id, pause))(r.t)
 }
 
 func (r *followRig) until(what string, reached func() bool) {
@@ -151,19 +140,13 @@ func (r *followRig) until(what string, reached func() bool) {
 
 func (r *followRig) reading(id sluice.SaleID) sluice.Reading {
 	r.t.Helper()
-	readings, err := r.ledger.Read(r.t.Context(), []sluice.SaleID{id})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	readings := must.Get(r.ledger.Read(r.t.Context(), []sluice.SaleID{id}))(r.t)
 	return readings[0]
 }
 
 func (r *followRig) rebuilt(id sluice.SaleID) bool {
 	r.t.Helper()
-	sale, err := r.store.Sale(r.t.Context(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	sale := must.Get(r.store.Sale(r.t.Context(), id))(r.t)
 	reading := r.reading(id)
 	return sale.Epoch > 1 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" &&
 		reading.Epoch == sale.Epoch && reading.Fence == ""
@@ -379,9 +362,7 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 	}, "phone")
 	rebuild := func(epoch int64) {
 		t.Helper()
-		if err := r.store.FenceSale(t.Context(), "phone", epoch, "rebuild: the test asks for it"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.FenceSale(t.Context(), "phone", epoch, "rebuild: the test asks for it"))
 		r.until("the rebuild", func() bool { return r.rebuilt("phone") && r.reading("phone").Epoch == epoch+1 })
 	}
 	rebuild(1)
@@ -452,14 +433,9 @@ func TestASaleThatIsLostAgainAndAgain(t *testing.T) {
 	begun := time.Now()
 	epoch := int64(1)
 	for ; time.Since(begun) < 2*time.Second; time.Sleep(time.Millisecond) {
-		sale, err := r.store.Sale(t.Context(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		sale := must.Get(r.store.Sale(t.Context(), "s"))(t)
 		if epoch = sale.LoadedEpoch; sale.Fence == "" && sale.LoadedEpoch == sale.Epoch {
-			if err := r.store.FenceSale(t.Context(), "s", epoch, "lost: by a test"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.store.FenceSale(t.Context(), "s", epoch, "lost: by a test"))
 		}
 	}
 	if epoch > 6 { // 0, 0, 200, 400, 800 and 1600 ms

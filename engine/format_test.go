@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -36,14 +37,9 @@ func formatSale(id sluice.SaleID) sluice.Sale {
 
 func execFile(t *testing.T, file, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)"))(t)
 	defer db.Close()
-	if _, err := db.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(statement))(t)
 }
 
 func TestFilesOfANewerProgram(t *testing.T) {
@@ -61,9 +57,7 @@ func TestFilesOfANewerProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openShop(t, dir)
-			if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.engine.Control().Create(t.Context(), formatSale(restoreSale)))(t)
 			order, code := s.claim(1)
 			if code != "accepted" {
 				t.Fatal(code)
@@ -72,7 +66,7 @@ func TestFilesOfANewerProgram(t *testing.T) {
 
 			file := filepath.Join(dir, tc.file)
 			execFile(t, file, tc.newer)
-			before := must(os.ReadFile(file))
+			before := must.Get(os.ReadFile(file))(t)
 			e, err := engine.Open(t.Context(), engine.Config{DataDir: dir})
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.file) {
 				t.Errorf("engine %v, error %v; want %q and the file", e, err, tc.want)
@@ -86,7 +80,7 @@ func TestFilesOfANewerProgram(t *testing.T) {
 				!strings.Contains(err.Error(), "99") {
 				t.Errorf("backup: error %v, want one that names the version", err)
 			}
-			if after := must(os.ReadFile(file)); string(after) != string(before) {
+			if after := must.Get(os.ReadFile(file))(t); string(after) != string(before) {
 				t.Error("the file was changed")
 			}
 
@@ -99,35 +93,22 @@ func TestFilesOfANewerProgram(t *testing.T) {
 	}
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 // redisShop is a shop whose ledger is in a Redis of its own, with one sale, and
 // a connection to that Redis.
 func redisShop(t *testing.T) (dir, url string, redis rueidis.Client) {
 	t.Helper()
 	server := servertest.StartRedis(t)
-	redis, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	redis = must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{server.Addr()}, DisableCache: true}))(t)
 	t.Cleanup(redis.Close)
 	return t.TempDir(), server.URL(), redis
 }
 
 func openRedisShop(t *testing.T, dir, url string) *shop {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: dir, Ledger: url, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
 		Reconcile: 200 * time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s := &shop{t: t, dir: dir, engine: e}
 	t.Cleanup(s.close)
 	return s
@@ -138,12 +119,8 @@ func openRedisShop(t *testing.T, dir, url string) *shop {
 func TestASaleOfANewerFormatInRedis(t *testing.T) {
 	dir, url, redis := redisShop(t)
 	s := openRedisShop(t, dir, url)
-	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.engine.Control().Create(t.Context(), formatSale("lamp")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), formatSale(restoreSale)))(t)
+	must.Get(s.engine.Control().Create(t.Context(), formatSale("lamp")))(t)
 	order, code := s.claim(1)
 	if code != "accepted" {
 		t.Fatal(code)
@@ -152,17 +129,12 @@ func TestASaleOfANewerFormatInRedis(t *testing.T) {
 	key := "sluice:{" + string(restoreSale) + "}:sale"
 	set := func(format string) {
 		t.Helper()
-		if err := redis.Do(t.Context(), redis.B().Hset().Key(key).FieldValue().FieldValue("format", format).Build()).
-			Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, redis.Do(t.Context(), redis.B().Hset().Key(key).FieldValue().FieldValue("format", format).Build()).
+			Error())
 	}
 	dump := func() string {
 		t.Helper()
-		fields, err := redis.Do(t.Context(), redis.B().Hgetall().Key(key).Build()).AsStrMap()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(redis.Do(t.Context(), redis.B().Hgetall().Key(key).Build()).AsStrMap())(t)
 		return fmt.Sprint(fields)
 	}
 	set("2")
@@ -199,24 +171,17 @@ func TestASaleOfANewerFormatInRedis(t *testing.T) {
 func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 	dir, url, redis := redisShop(t)
 	s := openRedisShop(t, dir, url)
-	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), formatSale(restoreSale)))(t)
 	s.close()
 	ctx := t.Context()
-	ledger, err := redisledger.Open(ctx, url, redisledger.Options{Node: "newer"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must.Get(redisledger.Open(ctx, url, redisledger.Options{Node: "newer"}))(t)
 	order := restoreSale.Order(strings.Repeat("0a", 16))
 	claims := []sluice.Claim{{Buyer: "buyer-00001", Key: "attempt-buyer-00001", Quantity: 1, Order: order}}
 	decisions, err := ledger.Claim(ctx, restoreSale, claims)
 	if err != nil || decisions[0].Code != sluice.Accepted {
 		t.Fatal(decisions, err)
 	}
-	if err := ledger.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, ledger.Close())
 	key := "sluice:{" + string(restoreSale) + "}:journal"
 	entries, err := redis.Do(ctx, redis.B().Xrange().Key(key).Start("-").End("+").Build()).AsXRange()
 	if err != nil || len(entries) != 1 {
@@ -229,12 +194,8 @@ func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 		}
 		fields = fields.FieldValue(name, value)
 	}
-	if err := redis.Do(ctx, fields.Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
-	if err := redis.Do(ctx, redis.B().Xdel().Key(key).Id(entries[0].ID).Build()).Error(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, redis.Do(ctx, fields.Build()).Error())
+	must.Succeed(t, redis.Do(ctx, redis.B().Xdel().Key(key).Id(entries[0].ID).Build()).Error())
 
 	s = openRedisShop(t, dir, url)
 	await(t, "the entry to be set aside, and its order to be stored", func() bool {
@@ -255,28 +216,18 @@ func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 
 func deadLetters(t *testing.T, file string) (letters []sluice.DeadLetter) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+file))(t)
 	defer db.Close()
-	rows, err := db.Query(`SELECT reason, claims FROM dead_letters`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(db.Query(`SELECT reason, claims FROM dead_letters`))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var l sluice.DeadLetter
 		var claims []byte
-		if err := rows.Scan(&l.Reason, &claims); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(&l.Reason, &claims))
 		l.Claims = string(claims)
 		letters = append(letters, l)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return letters
 }
 
@@ -286,9 +237,7 @@ func deadLetters(t *testing.T, file string) (letters []sluice.DeadLetter) {
 func TestADamagedBatchInRedis(t *testing.T) {
 	dir, url, redis := redisShop(t)
 	s := openRedisShop(t, dir, url)
-	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), formatSale(restoreSale)))(t)
 	ctx, buyers := t.Context(), "sluice:{"+string(restoreSale)+"}:buyers"
 	orders := map[int]sluice.OrderID{}
 	for i, value := range []string{"", "nonsense", "7\t1\t1764000000000\t1"} {
@@ -303,10 +252,7 @@ func TestADamagedBatchInRedis(t *testing.T) {
 			return err == nil && report.Figures.Store.Orders == int64(buyer)
 		})
 		before := s.epoch()
-		fields, err := redis.Do(ctx, redis.B().Hkeys().Key(buyers).Build()).AsStrSlice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		fields := must.Get(redis.Do(ctx, redis.B().Hkeys().Key(buyers).Build()).AsStrSlice())(t)
 		for _, field := range fields { // since the last load there is one batch
 			if len(field) < 2 || field[0] != '\n' {
 				continue

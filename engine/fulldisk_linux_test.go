@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -25,18 +26,13 @@ type filler struct {
 }
 
 func newFiller(t *testing.T, dir string) *filler {
-	file, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(dir, "filler")))(t)
 	t.Cleanup(func() { file.Close() })
 	return &filler{t, file}
 }
 
 func (f *filler) fill() {
-	if _, err := f.file.Seek(0, io.SeekEnd); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Get(f.file.Seek(0, io.SeekEnd))(f.t)
 	for block := make([]byte, 1<<20); len(block) > 0; {
 		if _, err := f.file.Write(block); errors.Is(err, syscall.ENOSPC) {
 			block = block[:len(block)/2]
@@ -60,9 +56,7 @@ func (f *filler) leave(bytes int64) {
 
 func (f *filler) remove() {
 	f.file.Close()
-	if err := os.Remove(f.file.Name()); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, os.Remove(f.file.Name()))
 }
 
 // The disk of the embedded ledger is full: claims hear that nothing was decided,

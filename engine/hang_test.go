@@ -20,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -35,10 +36,7 @@ type strait struct {
 }
 
 func newStrait(t *testing.T, target string) *strait {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &strait{listener: listener, target: target}
 	s.thawed = sync.NewCond(&s.mu)
 	t.Cleanup(func() {
@@ -59,10 +57,7 @@ func newStrait(t *testing.T, target string) *strait {
 
 // url returns a database's URL with the strait's address in it.
 func (s *strait) url(t *testing.T, of string) string {
-	u, err := url.Parse(of)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(of))(t)
 	u.Host = s.listener.Addr().String()
 	return u.String()
 }
@@ -108,21 +103,15 @@ func (s *strait) carry(near net.Conn) {
 func TestADatabaseHangs(t *testing.T) {
 	t.Parallel()
 	redis, postgres := servertest.StartRedis(t), servertest.Postgres(t)
-	at, err := url.Parse(postgres)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(postgres))(t)
 	if at.Hostname() == "" {
 		t.Skip("PostgreSQL is not reached by TCP here")
 	}
 	toRedis, toPostgres := newStrait(t, redis.Addr()), newStrait(t, at.Host)
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), Ledger: toRedis.url(t, redis.URL()), Store: toPostgres.url(t, postgres), Node: "node",
 		AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		toRedis.freeze(false)
@@ -130,10 +119,7 @@ func TestADatabaseHangs(t *testing.T) {
 		server.Close()
 		_ = e.Close(t.Context())
 	})
-	merchant, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	merchant := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 	f := &fleet{t: t, redis: redis, engines: []*engine.Engine{e}, clients: []*client.Client{merchant}, sale: "phone"}
 	if _, err := merchant.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
@@ -145,10 +131,7 @@ func TestADatabaseHangs(t *testing.T) {
 	// ask sends a request; a test that hangs ends by the client's limit.
 	ask := func(method, path, body, bearer string) (int, string) {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body)))(t)
 		request.Header.Set("Authorization", "Bearer "+bearer)
 		answer, err := (&http.Client{Timeout: 30 * time.Second}).Do(request)
 		if err != nil {
@@ -293,9 +276,7 @@ func TestCloseWhileAllHangs(t *testing.T) {
 			_, err := e.Claim(context.Background(), "phones", c, engine.Caller{})
 			return err
 		}
-		if err := claim("ann"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, claim("ann"))
 		hang()
 		claimed := make(chan error, 1)
 		go func() { claimed <- claim("bob") }()

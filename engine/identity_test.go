@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // asks returns the status that a token gets.
@@ -40,14 +41,8 @@ func asks(t *testing.T, e *engine.Engine, token string) int {
 // A server starts while the key server of buyers' tokens is down, accepts none
 // of these tokens until it is back, and then does.
 func TestKeysThatComeLater(t *testing.T) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	document, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+	document := must.Get(json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &key.PublicKey, KeyID: "1"}}}))(t)
 	var up atomic.Bool
 	login := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if !up.Load() {
@@ -57,22 +52,16 @@ func TestKeysThatComeLater(t *testing.T) {
 		_, _ = w.Write(document)
 	}))
 	defer login.Close()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), BuyerJWKS: login.URL, BuyerIssuer: "shop",
 		BuyerAudience: "sluice",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer e.Close(context.Background())
 	claims := jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix(), "iss": "shop", "aud": "sluice"}
 	sign := func(method jwt.SigningMethod, key any) string {
 		token := jwt.NewWithClaims(method, claims)
 		token.Header["kid"] = "1"
-		text, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(token.SignedString(key))(t)
 		return text
 	}
 	good := sign(jwt.SigningMethodES256, key)
@@ -101,9 +90,7 @@ func TestKeysThatComeLater(t *testing.T) {
 
 func TestKeysThatAreWrong(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(path, []byte(`{"keys":[]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(`{"keys":[]}`), 0o600))
 	const long = "0123456789abcdef-long"
 	for name, c := range map[string]struct {
 		cfg  engine.Config
@@ -172,16 +159,11 @@ func TestShortKeysAreWarnedOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.cfg.DataDir = t.TempDir()
 			for file, text := range c.files {
-				if err := os.WriteFile(filepath.Join(c.cfg.DataDir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(c.cfg.DataDir, file), []byte(text), 0o600))
 			}
 			var log strings.Builder
 			c.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-			e, err := engine.Open(t.Context(), c.cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			e := must.Get(engine.Open(t.Context(), c.cfg))(t)
 			if err := e.Close(t.Context()); err != nil { // nothing writes to the log any more
 				t.Fatal(err)
 			}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -58,9 +59,7 @@ func BenchmarkIdle(b *testing.B) {
 						return err
 					})
 				}
-				if err := cmp.Or(creating.Wait(), e.Close(context.Background())); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, cmp.Or(creating.Wait(), e.Close(context.Background())))
 				if c.state == "archived" {
 					archived(b, driver, url, random, c.sales)
 				}
@@ -84,10 +83,7 @@ func BenchmarkIdle(b *testing.B) {
 
 func openIdle(b *testing.B, cfg engine.Config) *engine.Engine {
 	b.Helper()
-	e, err := engine.Open(context.Background(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := must.Get(engine.Open(context.Background(), cfg))(b)
 	b.Cleanup(func() { _ = e.Close(context.Background()) })
 	return e
 }
@@ -95,10 +91,7 @@ func openIdle(b *testing.B, cfg engine.Config) *engine.Engine {
 // archived makes n archived sales of the one in the store.
 func archived(b *testing.B, driver, url, random string, n int) {
 	b.Helper()
-	db, err := sql.Open(driver, url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(sql.Open(driver, url))(b)
 	defer db.Close()
 	db.SetMaxOpenConns(1) // a temporary table is of its connection
 	for _, statement := range []string{
@@ -155,10 +148,7 @@ func timeOf(b *testing.B, path string) (p process) {
 // serverTime is the processor time of the servers that this process has started.
 func serverTime(b *testing.B) map[string]time.Duration {
 	b.Helper()
-	paths, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		b.Fatal(err)
-	}
+	paths := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(b)
 	all := map[int]process{}
 	for _, path := range paths {
 		id, _ := strconv.Atoi(strings.Split(path, "/")[2])

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -34,10 +35,7 @@ var copied = []string{
 }
 
 func newOlderCopy(t *testing.T, store string) *olderCopy {
-	db, err := pgx.Connect(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), store))(t)
 	t.Cleanup(func() { _ = db.Close(context.Background()) })
 	return &olderCopy{t: t, db: db}
 }
@@ -172,15 +170,10 @@ func TestTheOlderCopyLacksTheSale(t *testing.T) {
 			t.Fatal(d.Code, err)
 		}
 	}
-	db, err := pgx.Connect(t.Context(), store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), store))(t)
 	defer db.Close(context.Background())
 	const gone = "DELETE FROM orders; DELETE FROM ledger_sales; DELETE FROM sale_terms; DELETE FROM sales"
-	if _, err := db.Exec(t.Context(), gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), gone))(t)
 	await(t, "a line of the log", func() bool {
 		return len(log.lines("level=ERROR", "has gone from the store", "sale=phones", "claims=2")) == 1
 	})
@@ -320,9 +313,7 @@ func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
 		t.Fatal(status)
 	}
 	f.until("the journal to be stored", f.stored)
-	if err := f.engines[0].Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.engines[0].Close(t.Context()))
 	f.flush()
 	f.engines, f.clients = nil, nil
 	f.join(2, f.redis.URL())
@@ -355,9 +346,7 @@ func TestALedgerIsChanged(t *testing.T) {
 		if err := change(); err == nil || !strings.Contains(err.Error(), before.Node()) {
 			t.Errorf("%s takes the sale while a server with the ledger before lives: %v", ledger, err)
 		}
-		if err := before.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, before.Close(t.Context()))
 		f.until("the change of the ledger", func() bool { return change() == nil })
 		promised[n+2] = f.buys(0, n+2)
 		for buyer, order := range promised {

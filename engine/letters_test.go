@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The database refuses the orders of some buyers, who were promised units: dead
@@ -20,16 +22,11 @@ func TestDeadLettersKeepTheirUnits(t *testing.T) {
 	const total, refused = 40, 10
 	f := newFleet(t, 2, total)
 	ctx := t.Context()
-	db, err := pgx.Connect(ctx, f.store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(ctx, f.store))(t)
 	defer db.Close(context.Background())
 	do := func(sql string) {
 		t.Helper()
-		if _, err := db.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(ctx, sql))(t)
 	}
 	do(`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN IF NEW.buyer_id < 'buyer-00010' THEN RAISE EXCEPTION 'not these'; END IF; RETURN NEW; END $$;
@@ -52,9 +49,7 @@ func TestDeadLettersKeepTheirUnits(t *testing.T) {
 	}
 	count := func(sql string) (n int) {
 		t.Helper()
-		if err := db.QueryRow(ctx, sql).Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, db.QueryRow(ctx, sql).Scan(&n))
 		return n
 	}
 	f.until("the dead letters", func() bool {
@@ -100,10 +95,7 @@ func TestDeadLettersKeepTheirUnits(t *testing.T) {
 		t.Errorf("%d letters for %d claims", n, refused)
 	}
 	do("DROP TRIGGER refuse ON orders")
-	letters, err := f.clients[0].DeadLetters(ctx, f.sale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	letters := must.Get(f.clients[0].DeadLetters(ctx, f.sale))(t)
 	for i := range letters {
 		if _, err := f.clients[i%2].ReplayDeadLetter(ctx, letters[i].ID); err != nil {
 			t.Error(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -31,10 +32,7 @@ type till struct {
 func openTill(b *testing.B, cfg engine.Config, connections int) *till {
 	b.Helper()
 	cfg.DataDir, cfg.BuyerSecret = b.TempDir(), "buyer-secret-of-the-fleet"
-	e, err := engine.Open(context.Background(), cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
+	e := must.Get(engine.Open(context.Background(), cfg))(b)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = e.NewServer()
 	server.Start()
@@ -49,12 +47,9 @@ func openTill(b *testing.B, cfg engine.Config, connections int) *till {
 }
 
 func tokenOf(b *testing.B, buyer string) string {
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+	signed := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
 		jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
-		SignedString([]byte("buyer-secret-of-the-fleet"))
-	if err != nil {
-		b.Fatal(err)
-	}
+		SignedString([]byte("buyer-secret-of-the-fleet")))(b)
 	return signed
 }
 
@@ -101,9 +96,7 @@ func BenchmarkOpening(b *testing.B) {
 	for n := range b.N {
 		sale := prepared(fmt.Sprint("phones-", n), time.Now().Add(2500*time.Millisecond), sluice.Rules{AdmissionRatio: 2})
 		sale.Total = buyers / 2
-		if _, err := tills[0].engine.Control().Create(context.Background(), sale); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(tills[0].engine.Control().Create(context.Background(), sale))(b)
 		time.Sleep(time.Until(sale.OpensAt.Add(-time.Second)))
 		var first, before atomic.Int64
 		var crowd sync.WaitGroup
@@ -157,15 +150,9 @@ func BenchmarkOpening(b *testing.B) {
 
 // firstAccepted is when the first claim of the sale was accepted.
 func firstAccepted(b *testing.B, k *till, sale sluice.SaleID) time.Time {
-	request, err := http.NewRequest(http.MethodGet, k.url+"/v1/admin/orders?limit=1000&sale="+string(sale), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	request := must.Get(http.NewRequest(http.MethodGet, k.url+"/v1/admin/orders?limit=1000&sale="+string(sale), nil))(b)
 	request.Header.Set("Authorization", "Bearer "+k.engine.AdminKey())
-	response, err := k.http.Do(request)
-	if err != nil {
-		b.Fatal(err)
-	}
+	response := must.Get(k.http.Do(request))(b)
 	defer response.Body.Close()
 	var page struct {
 		Orders []struct {
@@ -207,9 +194,7 @@ func BenchmarkFlood(b *testing.B) {
 			k := openTill(b, engine.Config{Ledger: redis.URL()}, 200)
 			sale := prepared("phones", time.Now().Add(-time.Minute), c.rules)
 			sale.Total, sale.MaxPerBuyer, sale.MaxOrders = 1_000_000, sluice.Unlimited, sluice.Unlimited
-			if _, err := k.engine.Control().Create(context.Background(), sale); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(k.engine.Control().Create(context.Background(), sale))(b)
 			const buyers = 500
 			var tokens []string
 			for i := range buyers {

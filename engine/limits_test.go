@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -27,9 +28,7 @@ func threeBranches(t *testing.T) []*branch {
 // sell creates a sale that is open, and returns when every server sells it.
 func sell(t *testing.T, branches []*branch, sale sluice.Sale) {
 	t.Helper()
-	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].engine.Control().Create(t.Context(), sale))(t)
 	for _, b := range branches {
 		until(t, "every server to know the sale", func() bool {
 			seen, err := b.client.Sale(t.Context(), sale.ID)
@@ -87,10 +86,8 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 	}
 
 	// Rules that one server changes hold on the others.
-	if _, err := branches[0].client.PatchSale(t.Context(), "phones",
-		api.PatchSale{PatchRules: api.PatchRules{BuyerRate: api.Null[sluice.BuyerRate]()}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].client.PatchSale(t.Context(), "phones",
+		api.PatchSale{PatchRules: api.PatchRules{BuyerRate: api.Null[sluice.BuyerRate]()}}))(t)
 	for i, b := range branches {
 		until(t, "the rate to be gone on every server", func() bool {
 			return b.try("phones", "abuser", fmt.Sprintf("late-%d-%d", i, time.Now().UnixNano())) == "accepted"
@@ -190,9 +187,7 @@ func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
 		return err == nil && len(orders) == 3
 	})
 	for i, order := range orders {
-		if _, err := branches[i].client.AdminCancelOrder(t.Context(), order.OrderID); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(branches[i].client.AdminCancelOrder(t.Context(), order.OrderID))(t)
 	}
 	for n, b := range branches {
 		until(t, "a returned unit on every server", func() bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -48,13 +49,10 @@ func (f *fleet) open(servers int, total int64, ledger string) *fleet {
 	t := f.t
 	t.Helper()
 	f.join(servers, ledger)
-	_, err := f.clients[0].CreateSale(t.Context(), api.CreateSale{
+	must.Get(f.clients[0].CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return f
 }
 
@@ -63,14 +61,11 @@ func (f *fleet) join(servers int, ledger string) {
 	t := f.t
 	t.Helper()
 	for i := range servers {
-		e, err := engine.Open(t.Context(), engine.Config{
+		e := must.Get(engine.Open(t.Context(), engine.Config{
 			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint(cmp.Or(f.node, "node"), "-", i),
 			Reconcile: time.Second, Retention: f.retention, WebhookKey: strings.Repeat("k", 32),
 			AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		server := httptest.NewServer(e.Handler())
 		t.Cleanup(func() {
 			server.Close()
@@ -78,10 +73,7 @@ func (f *fleet) join(servers int, ledger string) {
 			defer cancel()
 			_ = e.Close(ctx)
 		})
-		c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 		f.engines, f.clients = append(f.engines, e), append(f.clients, c)
 	}
 }
@@ -89,14 +81,9 @@ func (f *fleet) join(servers int, ledger string) {
 // flush is what an operator does to the wrong Redis.
 func (f *fleet) flush() {
 	f.t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	c := must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true}))(f.t)
 	defer c.Close()
-	if err := c.Do(f.t.Context(), c.B().Flushall().Build()).Error(); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Succeed(f.t, c.Do(f.t.Context(), c.B().Flushall().Build()).Error())
 }
 
 func token(buyer string) string {
@@ -189,17 +176,12 @@ func TestRedisIsEmptiedInARush(t *testing.T) { newFleet(t, 2, 1000).rush(t, 1500
 func TestEveryServerHoldsEveryLock(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 3, 1000)
-	db, err := pgx.Connect(t.Context(), f.store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), f.store))(t)
 	defer db.Close(context.Background())
-	if _, err := db.Exec(t.Context(), `CREATE FUNCTION no_holder() RETURNS trigger LANGUAGE plpgsql AS
+	must.Get(db.Exec(t.Context(), `CREATE FUNCTION no_holder() RETURNS trigger LANGUAGE plpgsql AS
 		$$ BEGIN NEW.expires_at = now() - interval '1 hour'; RETURN NEW; END $$;
 		CREATE TRIGGER no_holder BEFORE UPDATE ON leases FOR EACH ROW EXECUTE FUNCTION no_holder();
-		UPDATE leases SET holder = ''`); err != nil {
-		t.Fatal(err)
-	}
+		UPDATE leases SET holder = ''`))(t)
 	f.rush(t, 1500, 1000)
 	var holders int
 	if err := db.QueryRow(t.Context(),
@@ -209,10 +191,7 @@ func TestEveryServerHoldsEveryLock(t *testing.T) {
 	stored := map[sluice.OrderID]bool{}
 	after, seq := "", int64(0)
 	f.until("an event of each order", func() bool {
-		page, err := f.clients[0].Events(t.Context(), after, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(f.clients[0].Events(t.Context(), after, 1000))(t)
 		after = page.Next
 		for _, e := range page.Events {
 			if seq++; e.Seq != seq {
@@ -299,10 +278,7 @@ func (f *fleet) rush(t *testing.T, buyers int, total int64) {
 func TestAnyKeysOfASaleAreGone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2, 10)
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true}))(t)
 	defer c.Close()
 	keys := []string{"sale", "buyers", "journal"}
 	type promise struct {
@@ -333,9 +309,7 @@ func TestAnyKeysOfASaleAreGone(t *testing.T) {
 			if gone&(1<<i) == 0 {
 				continue
 			}
-			if err := c.Do(t.Context(), command).Error(); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, c.Do(t.Context(), command).Error())
 		}
 	}
 	for id, promises := range promised {
@@ -382,9 +356,7 @@ func TestOtherKeysOfASaleHoldSomethingElse(t *testing.T) {
 			name := "sluice:{phones}:" + strings.Replace(key, "%s", ann, 1)
 			plant[1] = name
 			for _, command := range [][]string{{"DEL", name}, plant} {
-				if err := redis.Do(t.Context(), redis.B().Arbitrary(command...).Build()).Error(); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, redis.Do(t.Context(), redis.B().Arbitrary(command...).Build()).Error())
 			}
 			for _, buyer := range []string{ann, bob} {
 				if status, answer := b.claim("phones", buyer, ""); status != http.StatusAccepted {

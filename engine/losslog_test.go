@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -27,16 +28,11 @@ func TestALossIsAWarning(t *testing.T) {
 		}))
 	}
 	sell(t, branches, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{redis.Addr()}, DisableCache: true}))(t)
 	defer c.Close()
 
 	for loss := 1; loss <= 2; loss++ {
-		if err := c.Do(t.Context(), c.B().Flushall().Build()).Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
 		for _, b := range branches {
 			until(t, "the sale to be rebuilt", func() bool {
 				sale, err := b.client.AdminSale(t.Context(), "phones")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A middleware that compresses says so before the handler runs, as gin's does: what the
@@ -75,9 +76,7 @@ func TestASaleOfNothing(t *testing.T) {
 			Msg  string
 			Sale sluice.SaleID
 		}
-		if err := json.Unmarshal([]byte(line), &said); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(line), &said))
 		if strings.Contains(said.Msg, "has no units") {
 			warned = append(warned, said.Sale)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // aofFolder is where Redis 7 keeps its append-only file; older ones have one
@@ -191,10 +192,7 @@ func (f *fleet) listedAsLost(orders map[sluice.OrderID]api.Order) map[string]boo
 			listed[string(id)] = true
 		}
 	}
-	letters, err := f.clients[0].DeadLetters(f.t.Context(), f.sale)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	letters := must.Get(f.clients[0].DeadLetters(f.t.Context(), f.sale))(f.t)
 	for i := range letters {
 		for line := range strings.Lines(letters[i].Claims) {
 			if parts := strings.Split(line, "\t"); len(parts) > 2 {

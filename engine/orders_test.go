@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Orders in process are those that HTTP has: each action once, in the states that allow
@@ -178,12 +179,9 @@ func TestBuyerTokens(t *testing.T) {
 		ttl    time.Duration
 		want   int
 	}{{e.BuyerSecret(), time.Hour, 200}, {e.BuyerSecret(), 32 * 24 * time.Hour, 401}, {"another secret", time.Hour, 401}} {
-		token, err := client.BuyerToken(c.secret, client.Token{
+		token := must.Get(client.BuyerToken(c.secret, client.Token{
 			Buyer: "ann", TTL: c.ttl, Sales: []sluice.SaleID{"phone"}, Issuer: "https://login", Audience: "shop",
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/buyer", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		w := httptest.NewRecorder()
@@ -209,10 +207,7 @@ func TestMetricsOfTheProgram(t *testing.T) {
 	program := prometheus.NewRegistry()
 	program.MustRegister(collectors.NewGoCollector())
 	names := func() string {
-		families, err := program.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must.Get(program.Gather())(t)
 		var all strings.Builder
 		for _, f := range families {
 			all.WriteString(f.GetName() + " ")
@@ -228,9 +223,7 @@ func TestMetricsOfTheProgram(t *testing.T) {
 		if _, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Registerer: program}); err == nil {
 			t.Error("two engines have the same metrics")
 		}
-		if err := e.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, e.Close(t.Context()))
 		if got := names(); strings.Contains(got, "sluice_") {
 			t.Errorf("closed: %s", got)
 		}

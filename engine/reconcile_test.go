@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A counter of the store that is damaged from outside is mended by the job,
@@ -33,10 +34,7 @@ func TestTheReconcileJobMends(t *testing.T) {
 		server.Close()
 		_ = e.Close(context.Background())
 	})
-	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 	const id = sluice.SaleID("phone")
 	_, err = c.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
@@ -45,21 +43,14 @@ func TestTheReconcileJobMends(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)"))(t)
 	defer db.Close()
-	if _, err := db.Exec("UPDATE sales SET taken = taken + 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec("UPDATE sales SET taken = taken + 1"))(t)
 	told := false
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		told = told || strings.Contains(metrics(t, server.URL), `sluice_reconcile_differences{class="drift"} 1`)
 		var taken int64
-		if err := db.QueryRow("SELECT taken FROM sales").Scan(&taken); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, db.QueryRow("SELECT taken FROM sales").Scan(&taken))
 		if taken == 0 && told {
 			break
 		}
@@ -80,10 +71,7 @@ func TestTheReconcileJobMends(t *testing.T) {
 func TestIdleSalesHaveOneReconciler(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2, 10)
-	db, err := pgx.Connect(t.Context(), f.store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(pgx.Connect(t.Context(), f.store))(t)
 	defer db.Close(context.Background())
 	holder, leases := "", 0
 	f.until("a server that reconciles idle sales", func() bool {
@@ -108,14 +96,10 @@ func TestIdleSalesHaveOneReconciler(t *testing.T) {
 		first = f.engines[1]
 	}
 	_ = first.Close(t.Context())
-	if _, err := db.Exec(t.Context(), "UPDATE sales SET taken = taken + 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(t.Context(), "UPDATE sales SET taken = taken + 1"))(t)
 	f.until("the other one to mend a sale", func() bool {
 		var taken int64
-		if err := db.QueryRow(t.Context(), "SELECT taken FROM sales").Scan(&taken); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, db.QueryRow(t.Context(), "SELECT taken FROM sales").Scan(&taken))
 		return taken == 0
 	})
 }
@@ -134,14 +118,8 @@ func reconciliations(t *testing.T, e *engine.Engine) (n int) {
 
 func metrics(t *testing.T, url string) string {
 	t.Helper()
-	answer, err := http.Get(url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.Get(url + "/metrics"))(t)
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(answer.Body))(t)
 	return string(body)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -61,9 +62,7 @@ func TestAStoreIsRestored(t *testing.T) {
 			s := openShopWith(t, dir, url, log)
 			sale := formatSale(restoreSale)
 			sale.Total, sale.PaymentWindow, sale.PaymentGrace = 4, 5*time.Second, 0
-			if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.engine.Control().Create(t.Context(), sale))(t)
 			promised := map[int]sluice.OrderID{}
 			buy := func(buyers ...int) {
 				t.Helper()

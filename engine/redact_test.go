@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // No password is shown, in whatever form a backend was given.
@@ -29,16 +30,11 @@ func TestRedactShowsNoPassword(t *testing.T) {
 // Whatever an engine warns of again and again is logged once, and then counted.
 func TestWarningsOfAnEngineAreCounted(t *testing.T) {
 	var out bytes.Buffer
-	e, err := Open(t.Context(), Config{DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&out, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Open(t.Context(), Config{DataDir: t.TempDir(), Log: slog.New(slog.NewTextHandler(&out, nil))}))(t)
 	for range 1000 {
 		e.cfg.Log.Warn("trouble")
 	}
-	if err := e.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, e.Close(t.Context()))
 	if lines := strings.Count(out.String(), "msg=trouble"); lines != 2 ||
 		!strings.Contains(out.String(), "msg=trouble repeated=999") {
 		t.Errorf("%d lines of one trouble:\n%.1000s", lines, out.String())

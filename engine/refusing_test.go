@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -24,9 +25,7 @@ func TestRedisWithoutMemory(t *testing.T) {
 		if refuses {
 			limit = "1"
 		}
-		if _, err := redis.Ask("CONFIG SET maxmemory " + limit); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(redis.Ask("CONFIG SET maxmemory " + limit))(t)
 	})
 }
 
@@ -37,17 +36,11 @@ func TestRedisWithoutSnapshots(t *testing.T) {
 	inTheWay := filepath.Join(redis.Dir(), "dump.rdb", "folder")
 	refusing(t, redis, "MISCONF", func(refuses bool) {
 		if !refuses { // Redis tries again every five seconds
-			if err := os.RemoveAll(filepath.Dir(inTheWay)); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.RemoveAll(filepath.Dir(inTheWay)))
 			return
 		}
-		if err := os.MkdirAll(inTheWay, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := redis.Ask(`CONFIG SET save "1 1"`); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(inTheWay, 0o700))
+		must.Get(redis.Ask(`CONFIG SET save "1 1"`))(t)
 		until(t, "a snapshot that fails", func() bool {
 			_, err := redis.Ask("INFO persistence")
 			return err != nil && strings.Contains(err.Error(), "MISCONF") // its PING says so

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -48,13 +49,10 @@ func openShopThatLogs(t *testing.T, dir string, log *logged) *shop {
 // openShopWith opens one with this ledger; empty: the embedded one.
 func openShopWith(t *testing.T, dir, ledger string, log *logged) *shop {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: dir, Ledger: ledger, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
 		Reconcile: 200 * time.Millisecond, Log: log.logger(),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s := &shop{t: t, dir: dir, engine: e}
 	t.Cleanup(s.close)
 	return s
@@ -185,18 +183,12 @@ func copyDB(t *testing.T, from, to string) {
 // stored reads the orders of a store's file.
 func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
 	t.Helper()
-	s, err := sqlitestore.OpenReadOnly(t.Context(), file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.OpenReadOnly(t.Context(), file))(t)
 	defer s.Close()
 	orders := map[sluice.OrderID]sluice.Order{}
-	err = s.Snapshot(t.Context(), restoreSale, func(snap sluice.Snapshot) error {
+	must.Succeed(t, s.Snapshot(t.Context(), restoreSale, func(snap sluice.Snapshot) error {
 		return snap.Orders(func(o sluice.Order) bool { orders[o.ID] = o; return true })
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return orders
 }
 
@@ -214,9 +206,7 @@ func TestRestore(t *testing.T) {
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	}
-	if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), sale))(t)
 	var mu sync.Mutex
 	at := map[string]map[int]sluice.OrderID{} // promised before the copy of this name was begun
 	note := func(name string, p *promises) {
@@ -345,9 +335,7 @@ func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	}
-	if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), sale))(t)
 	promised := map[int]sluice.OrderID{}
 	for buyer := 1; buyer <= 4; buyer++ {
 		order, code := s.claim(buyer)
@@ -393,14 +381,9 @@ func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
 // fence asks for a rebuild, behind the back of a server that is down.
 func fence(t *testing.T, store string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+store))(t)
 	defer db.Close()
-	if _, err := db.Exec(`UPDATE sales SET fence = 'lost: by a test'`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(`UPDATE sales SET fence = 'lost: by a test'`))(t)
 }
 
 // oldFolder is a data folder that is about to get an older store.
@@ -513,9 +496,7 @@ func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
 func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 	dir := t.TempDir()
 	s := openShop(t, dir)
-	if _, err := s.engine.Control().Create(t.Context(), formatSale(restoreSale)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.engine.Control().Create(t.Context(), formatSale(restoreSale)))(t)
 	order, code := s.claim(1)
 	if code != "accepted" {
 		t.Fatal(code)
@@ -527,10 +508,7 @@ func TestAnEpochOfNoServerInTheStore(t *testing.T) {
 		execFile(t, file, `CREATE TABLE own AS SELECT epoch FROM sales`)
 		execFile(t, file, `UPDATE sales SET epoch = 9007199254740992, loaded_epoch = `+loaded)
 		out := &logged{}
-		e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Log: out.logger()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, Log: out.logger()}))(t)
 		s.engine = e
 		await(t, "the log to say it", func() bool { return len(out.lines("no server counts that far")) > 0 })
 		s.close()
@@ -614,9 +592,7 @@ func TestAnOlderStoreUnderARunningServer(t *testing.T) {
 			file := filepath.Join(s.dir, "store.db")
 			sale := formatSale(restoreSale)
 			sale.Total = 6
-			if _, err := s.engine.Control().Create(t.Context(), sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.engine.Control().Create(t.Context(), sale))(t)
 			promised := map[int]sluice.OrderID{}
 			buy := func(buyers ...int) {
 				for _, buyer := range buyers {
@@ -671,10 +647,7 @@ func (s *shop) epoch() int64 {
 // overwrite makes every table of a store what it was in a copy, while servers use it.
 func overwrite(t *testing.T, from, to string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+to+"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(0)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+to+"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(0)"))(t)
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	must := func(query string) {

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -57,12 +58,9 @@ func (b *branch) close() {
 
 // post sends one request of a buyer, and returns status and fields of the answer.
 func (b *branch) post(path, buyer string, headers map[string]string, body string) (int, map[string]any) {
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+	signed := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
 		jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Hour).Unix()}).
-		SignedString([]byte("buyer-secret-of-the-fleet"))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+		SignedString([]byte("buyer-secret-of-the-fleet")))(b.t)
 	request := httptest.NewRequest(http.MethodPost, path, strings.NewReader(body))
 	request.Header.Set("Authorization", "Bearer "+signed)
 	for name, value := range headers {
@@ -111,16 +109,11 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
-	written, err := pgstore.Open(t.Context(), store, pgstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := must.Get(pgstore.Open(t.Context(), store, pgstore.Options{}))(t)
 	defer written.Close()
 	opens := time.Now().Add(7 * time.Second)
-	if _, err := written.CreateSale(t.Context(),
-		prepared("phones", opens, sluice.Rules{Ticket: sluice.Ticket{BeforeS: 3600}})); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(written.CreateSale(t.Context(),
+		prepared("phones", opens, sluice.Rules{Ticket: sluice.Ticket{BeforeS: 3600}})))(t)
 	until(t, "one of them to load it", func() bool {
 		check, err := one.client.CheckSale(t.Context(), "phones")
 		return err == nil && statusOf(check, "loaded") == api.CheckOK
@@ -201,20 +194,14 @@ func TestListsReachAllServers(t *testing.T) {
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
 	two := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "two"})
-	_, err := one.client.CreateSale(t.Context(), api.CreateSale{
+	must.Get(one.client.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
 		Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](1_000_000), MaxPerBuyer: api.Null[int64](),
 		OpensAt:    api.Some(api.At(time.Now().Add(-time.Hour))),
 		PatchRules: api.PatchRules{Eligibility: api.Value(sluice.EligibleList)},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := one.client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList, strings.NewReader("ann\nbob\n")); err !=
-		nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	must.Get(one.client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList, strings.NewReader("ann\nbob\n")))(t)
 	if status, answer := one.claim("phones", "ann", ""); status != http.StatusAccepted {
 		t.Errorf("at the server that took the list: %d %v", status, answer)
 	}
@@ -226,10 +213,7 @@ func TestListsReachAllServers(t *testing.T) {
 		answer["reason"] != "not_eligible" {
 		t.Errorf("eve: %d %v", status, answer)
 	}
-	if _, err := two.client.ReplaceBuyers(t.Context(), "phones", sluice.DenyList, strings.NewReader("ann\nbob\n")); err !=
-		nil {
-		t.Fatal(err)
-	}
+	must.Get(two.client.ReplaceBuyers(t.Context(), "phones", sluice.DenyList, strings.NewReader("ann\nbob\n")))(t)
 	until(t, "the first server to know the deny list", func() bool {
 		status, answer := one.post("/v1/sales/phones/orders", "ann",
 			map[string]string{"Idempotency-Key": "another-" + time.Now().Format("150405.000000")[7:]}, `{"quantity":1}`)
@@ -245,14 +229,11 @@ func TestASaleOpensWhileNobodyRuns(t *testing.T) {
 	dir := t.TempDir()
 	before := openBranch(t, engine.Config{DataDir: dir})
 	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
-	_, err := before.client.CreateSale(t.Context(), api.CreateSale{
+	must.Get(before.client.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
 		Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(opens)),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	before.close()
 	until(t, "the opening", func() bool { return !time.Now().Before(opens) })
 	after := openBranch(t, engine.Config{DataDir: dir})

@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // awaitMetrics waits until the metrics hold all these lines.
@@ -65,10 +66,7 @@ func TestMetricsOfSettling(t *testing.T) {
 		"sluice_order_overdue_oldest_seconds 0",
 		"sluice_dead_letters_total 0", "sluice_rebuilds_total 0", `sluice_orders_expired_total{sale=""} 0`,
 		`sluice_reconcile_found_total{class="drift"} 0`, `sluice_releases_total{result="applied"} 0`)
-	c, err := client.New(server.URL, client.Options{AdminKey: e.AdminKey()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 	const id = sluice.SaleID("phone")
 	_, err = c.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
@@ -78,33 +76,20 @@ func TestMetricsOfSettling(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(dir, "store.db")+"?_pragma=busy_timeout(10000)"))(t)
 	defer db.Close()
 	for _, statement := range []string{
 		"UPDATE sales SET taken = taken + 1",
 		`INSERT INTO dead_letters (sale_id, epoch, entry_id, reason, claims, first_seq, terms, node, created_at)
 			VALUES ('phone', 1, 'x', 'because', x'', 1, 1, 'a', 1)`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(statement))(t)
 	}
 	awaitMetrics(t, server.URL, `sluice_dead_letters{sale="phone"} 1`,
 		`sluice_reconcile_found_total{class="drift"} 1`, `sluice_reconcile_repaired_total{class="drift"} 1`)
-	token, err := loadgen.Mint([]byte(e.BuyerSecret()), "buyer", time.Now(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	buyer, err := client.New(server.URL, client.Options{Token: token})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := buyer.Place(t.Context(), id, client.NewKey(), api.PlaceOrder{Quantity: 1}); err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(loadgen.Mint([]byte(e.BuyerSecret()), "buyer", time.Now(), time.Hour))(t)
+	buyer := must.Get(client.New(server.URL, client.Options{Token: token}))(t)
+	must.Get(buyer.Place(t.Context(), id, client.NewKey(), api.PlaceOrder{Quantity: 1}))(t)
 	awaitMetrics(t, server.URL, `sluice_orders_expired_total{sale="`+string(id)+`"} 1`,
 		`sluice_releases_total{result="applied"} 1`)
 	fence(t, filepath.Join(dir, "store.db"))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -54,10 +55,7 @@ func TestServersShareTheAdmissionRatio(t *testing.T) {
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	var servers []*Engine
 	for _, node := range []string{"one", "two", "three"} {
-		e, err := Open(t.Context(), Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: store, Node: node})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(Open(t.Context(), Config{DataDir: t.TempDir(), Ledger: redis.URL(), Store: store, Node: node}))(t)
 		t.Cleanup(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
@@ -68,9 +66,7 @@ func TestServersShareTheAdmissionRatio(t *testing.T) {
 	sale := sluice.NewSale(20, 1)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "phone", "SKU-1", "A phone", sluice.Money{Amount: 1, Currency: "CNY"}
 	sale.OpensAt, sale.Rules.AdmissionRatio = time.Now().Add(-time.Hour), 1.5
-	if _, err := servers[0].Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(servers[0].Control().Create(t.Context(), sale))(t)
 	await := func(what string, reached func() bool) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); !reached(); time.Sleep(10 * time.Millisecond) {

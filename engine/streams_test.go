@@ -11,32 +11,21 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The limit of an address reaches the streams, and what it refuses is counted.
 func TestEventsPerAddress(t *testing.T) {
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), EventsPerAddress: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), EventsPerAddress: 1}))(t)
 	defer e.Close(context.Background())
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = e.NewServer()
 	server.Start()
 	defer server.Close()
-	if _, err := e.Control().Create(t.Context(), prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})); err !=
-		nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Control().Create(t.Context(), prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})))(t)
 	get := func(path string) *http.Response {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil))(t)
+		answer := must.Get(http.DefaultClient.Do(request))(t)
 		t.Cleanup(func() { answer.Body.Close() })
 		return answer
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -19,10 +20,7 @@ import (
 func TestTermsChangedByHand(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, 2, 100)
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{f.redis.Addr()}, DisableCache: true}))(t)
 	defer c.Close()
 	_, first := f.claim(0, 1)
 	for i, change := range [][2]string{
@@ -30,9 +28,7 @@ func TestTermsChangedByHand(t *testing.T) {
 	} {
 		epoch := int64(i) + 2
 		set := c.B().Hset().Key("sluice:{phone}:sale").FieldValue().FieldValue(change[0], change[1]).Build()
-		if err := c.Do(t.Context(), set).Error(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, c.Do(t.Context(), set).Error())
 		began := time.Now()
 		for server := range f.engines {
 			f.until("the sale to go on after "+change[0]+" was changed", func() bool {
@@ -72,15 +68,10 @@ func TestRulesAreDamaged(t *testing.T) {
 	for _, id := range []string{"broken", "well"} {
 		sell(t, branches, prepared(id, time.Now().Add(-time.Minute), sluice.Rules{}))
 	}
-	db, err := sql.Open("pgx", store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("pgx", store))(t)
 	defer db.Close()
 	write := func(rules string) {
-		if _, err := db.Exec(`UPDATE sales SET rules = $1 WHERE id = 'broken'`, rules); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(`UPDATE sales SET rules = $1 WHERE id = 'broken'`, rules))(t)
 	}
 	write(`[]`)
 	until(t, "the damage to be seen", func() bool {

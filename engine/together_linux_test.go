@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -72,10 +73,7 @@ func TestRedisIsEmptiedAndHasNoMemory(t *testing.T) {
 	promised := f.sells(t, 0, 1500)
 	f.keptAll(t, promised)
 	f.flush()
-	info, err := f.redis.Ask("INFO memory")
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(f.redis.Ask("INFO memory"))(t)
 	var used int
 	for _, line := range info {
 		if text, ok := strings.CutPrefix(line, "used_memory:"); ok {
@@ -83,9 +81,7 @@ func TestRedisIsEmptiedAndHasNoMemory(t *testing.T) {
 		}
 	}
 	limit := func(bytes int) {
-		if _, err := f.redis.Ask(fmt.Sprint("CONFIG SET maxmemory ", bytes)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(f.redis.Ask(fmt.Sprint("CONFIG SET maxmemory ", bytes)))(t)
 	}
 	limit(used + 100_000)
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 type spans struct{ all []Span }
@@ -19,12 +20,9 @@ func (s *spans) Dropped() int64  { return 0 }
 func traced(t testing.TB, ratio float64) (*tracing, *spans) {
 	t.Helper()
 	to := new(spans)
-	made, err := newTracing(&Config{Tracer: to, TraceRatio: ratio}, "node", func(now time.Time) time.Time {
+	made := must.Get(newTracing(&Config{Tracer: to, TraceRatio: ratio}, "node", func(now time.Time) time.Time {
 		return now.Add(time.Hour) // the ledger's clock is ahead
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return made, to
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // One audit or reconciliation runs at a time, and none waits without end.
@@ -21,10 +22,7 @@ func TestTurn(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		e := &Engine{reconcile: newReconcileJob(&reconcileJob{})}
-		done, err := e.reconcile.turn.take(t.Context(), time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		done := must.Get(e.reconcile.turn.take(t.Context(), time.Second))(t)
 		began := time.Now()
 		if _, err := e.Audit(t.Context(), "phone"); !errors.Is(err, sluice.ErrAuditBusy) ||
 			time.Since(began) != turnPatience {
@@ -39,10 +37,7 @@ func TestTurn(t *testing.T) {
 			t.Errorf("a request that is gone: %v", err)
 		}
 		time.AfterFunc(time.Second, done)
-		next, err := e.reconcile.turn.take(t.Context(), 2*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(e.reconcile.turn.take(t.Context(), 2*time.Second))(t)
 		next()
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -30,11 +31,8 @@ func TestVisibilityReachesEveryServer(t *testing.T) {
 	sell(t, branches, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
 	set := func(v sluice.Visibility) {
 		t.Helper()
-		_, err := branches[0].client.PatchSale(t.Context(), "phones",
-			api.PatchSale{PatchRules: api.PatchRules{Visibility: api.Some(v)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(branches[0].client.PatchSale(t.Context(), "phones",
+			api.PatchSale{PatchRules: api.PatchRules{Visibility: api.Some(v)}}))(t)
 	}
 	for round, key := range []string{"round-0001", "round-0002"} {
 		set(sluice.Hidden)
@@ -80,19 +78,15 @@ func loggedBranches(t *testing.T) (all []*branch, log *logged) {
 func TestDeletionReachesEveryServer(t *testing.T) {
 	t.Parallel()
 	branches, log := loggedBranches(t)
-	if _, err := branches[0].engine.Control().Create(t.Context(),
-		prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].engine.Control().Create(t.Context(),
+		prepared("phones", time.Now().Add(time.Hour), sluice.Rules{})))(t)
 	for _, b := range branches {
 		until(t, "every server to know the sale", func() bool {
 			_, err := b.client.Sale(t.Context(), "phones")
 			return err == nil
 		})
 	}
-	if _, err := branches[1].client.DeleteSale(t.Context(), "phones"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[1].client.DeleteSale(t.Context(), "phones"))(t)
 	for _, b := range branches {
 		until(t, "every server to say that there is none", func() bool { return b.gone("phones") })
 		if code := b.try("phones", "alice", "attempt-1"); code != "sale_not_found" {
@@ -111,34 +105,24 @@ func TestTheIDOfADeletedSaleIsUsedAgain(t *testing.T) {
 	branches, log := loggedBranches(t)
 	allow := func(buyer string) {
 		t.Helper()
-		if _, err := branches[0].client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList,
-			strings.NewReader(buyer+"\n")); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(branches[0].client.ReplaceBuyers(t.Context(), "phones", sluice.AllowList,
+			strings.NewReader(buyer+"\n")))(t)
 	}
 	sale := prepared("phones", time.Now().Add(time.Hour), sluice.Rules{Eligibility: sluice.EligibleList})
-	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].engine.Control().Create(t.Context(), sale))(t)
 	allow("alice")
-	if _, err := branches[0].client.PatchSale(t.Context(), "phones", api.PatchSale{
+	must.Get(branches[0].client.PatchSale(t.Context(), "phones", api.PatchSale{
 		Total: api.Value[int64](1000),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, b := range branches {
 		until(t, "every server to know the terms", func() bool {
 			seen, err := b.client.Sale(t.Context(), "phones")
 			return err == nil && seen.Total != nil && *seen.Total == 1000
 		})
 	}
-	if _, err := branches[0].client.DeleteSale(t.Context(), "phones"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].client.DeleteSale(t.Context(), "phones"))(t)
 	sale.Total, sale.Price.Amount, sale.OpensAt = 7, 2, time.Now().Add(-time.Minute).UTC().Truncate(time.Millisecond)
-	if _, err := branches[0].engine.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(branches[0].engine.Control().Create(t.Context(), sale))(t)
 	allow("bob\nben")
 	for i, b := range branches {
 		until(t, "every server to know the new sale and its list", func() bool {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -109,10 +110,7 @@ func TestWarningsAtStart(t *testing.T) {
 func openLogged(t *testing.T, ledger string) *logged {
 	t.Helper()
 	log := new(logged)
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Ledger: ledger, Log: log.logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Ledger: ledger, Log: log.logger()}))(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	if err := e.Close(ctx); err != nil {
@@ -125,15 +123,10 @@ func openLogged(t *testing.T, ledger string) *logged {
 func TestTheStoreIsNotOpenYet(t *testing.T) {
 	t.Parallel()
 	postgres, log := servertest.StartPostgres(t).URL(), &logged{} // its own: the lock is that of a database
-	conn, err := pgx.Connect(t.Context(), postgres)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), postgres))(t)
 	defer conn.Close(context.Background())
 	// Another server migrates.
-	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_lock(x'736c75696365'::bigint)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "SELECT pg_advisory_lock(x'736c75696365'::bigint)"))(t)
 	failed := make(chan error, 1)
 	go func() {
 		e, err := engine.Open(t.Context(), engine.Config{
@@ -145,9 +138,7 @@ func TestTheStoreIsNotOpenYet(t *testing.T) {
 		failed <- err
 	}()
 	await(t, "a line of the log", func() bool { return len(log.lines("level=WARN", "not open yet", "postgres:")) == 1 })
-	if _, err := conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "SELECT pg_advisory_unlock_all()"))(t)
 	if err := <-failed; err != nil {
 		t.Error(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice/internal/locktest"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lock"
 	"github.com/sluicehq/sluice/lock/redislock"
@@ -99,10 +100,7 @@ func urls(servers []*servertest.RedisServer) string {
 
 func mustAsk(t *testing.T, s *servertest.RedisServer, command string) []string {
 	t.Helper()
-	lines, err := s.Ask(command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(s.Ask(command))(t)
 	return lines
 }
 
@@ -142,10 +140,7 @@ func TestRedlockWithoutServers(t *testing.T) {
 	defer done()
 	locker := lock.Locker{Backend: backend, TTL: 4 * time.Second}
 
-	held, err := locker.Try(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Get(locker.Try(t.Context(), "x"))(t)
 	servers[0].Kill()
 	time.Sleep(locker.TTL * 3 / 2)
 	if err := held.Context().Err(); err != nil {

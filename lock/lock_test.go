@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -73,10 +74,7 @@ func TestTheContextEndsFirst(t *testing.T) {
 	for _, patient := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &fake{takes: time.Second}
-			held, err := lock.Locker{Backend: f, TTL: ttl, Patient: patient}.Try(t.Context(), "x")
-			if err != nil {
-				t.Fatal(err)
-			}
+			held := must.Get(lock.Locker{Backend: f, TTL: ttl, Patient: patient}.Try(t.Context(), "x"))(t)
 			until := f.until
 			f.mu.Lock()
 			f.down = true
@@ -118,16 +116,11 @@ func TestRedlockCountsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const short = 20 * time.Millisecond // a tenth of it is below the margin for drift
 		slow := []*fake{{}, {}, {takes: short}}
-		k, err := lock.Redlock(slow[0], slow[1], slow[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(lock.Redlock(slow[0], slow[1], slow[2]))(t)
 		if fence, err := k.Lease(t.Context(), "x", "a", 0, ttl); err != nil || fence != 1 {
 			t.Errorf("one slow backend of three: %d, %v", fence, err)
 		}
-		if err := k.Unlease(t.Context(), "x", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Unlease(t.Context(), "x", "a"))
 		slow[1].takes = 2 * time.Second // more than a tenth of the ttl
 		slow[2].takes = 2 * time.Second
 		if fence, err := k.Lease(t.Context(), "x", "a", 0, ttl); err == nil || fence != 0 {
@@ -145,10 +138,7 @@ func TestRedlockCountsTime(t *testing.T) {
 // in them.
 func TestRedlockFencesRise(t *testing.T) {
 	fakes := []*fake{{fence: 100}, {fence: 1}, {fence: 50}}
-	k, err := lock.Redlock(fakes[0], fakes[1], fakes[2])
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(lock.Redlock(fakes[0], fakes[1], fakes[2]))(t)
 	var last int64
 	for round := range 9 {
 		away := fakes[round%3]
@@ -159,9 +149,7 @@ func TestRedlockFencesRise(t *testing.T) {
 			t.Errorf("round %d: number %d after %d, %v", round, fence, last, err)
 		}
 		last = fence
-		if err := k.Unlease(t.Context(), "x", "a"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, k.Unlease(t.Context(), "x", "a"))
 		away.owner, away.until = owner, time.Time{}
 	}
 	if _, err := lock.Redlock(fakes[0], fakes[1]); err == nil {
@@ -185,9 +173,7 @@ func TestDo(t *testing.T) {
 	}
 	waiting, stop := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer stop()
-	if _, err := locker.Try(t.Context(), "x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(locker.Try(t.Context(), "x"))(t)
 	if _, err := locker.Lock(waiting, "x"); !errors.Is(err, lock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("waiting for a lock that is held: %v", err)
 	}
@@ -226,10 +212,7 @@ func TestWorkThatPanics(t *testing.T) {
 		defer func() { _ = recover() }()
 		_ = locker.Do(t.Context(), "x", func(context.Context, int64) error { panic("x") })
 	}()
-	held, err := locker.Try(t.Context(), "x")
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := must.Get(locker.Try(t.Context(), "x"))(t)
 	_ = held.Unlock()
 }
 
@@ -238,16 +221,10 @@ func TestWorkThatPanics(t *testing.T) {
 func TestASplitVote(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		loser := &fake{owner: "b", fence: 3, until: time.Now().Add(time.Second)}
-		k, err := lock.Redlock(&fake{down: true}, &fake{}, loser)
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(lock.Redlock(&fake{down: true}, &fake{}, loser))(t)
 		ctx, done := context.WithTimeout(t.Context(), time.Minute)
 		defer done()
-		held, err := lock.Locker{Backend: k, TTL: ttl}.Lock(ctx, "x")
-		if err != nil {
-			t.Fatal(err)
-		}
+		held := must.Get(lock.Locker{Backend: k, TTL: ttl}.Lock(ctx, "x"))(t)
 		_ = held.Unlock()
 	})
 }

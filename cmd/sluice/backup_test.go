@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A backup beside a running server: whole or absent, for its owner alone, and
@@ -81,7 +82,7 @@ func TestBackup(t *testing.T) {
 	if files := listed(t, second); len(files) != 5 || files["admin.key"] != 0o600 {
 		t.Errorf("%v", files)
 	}
-	for _, entry := range must(os.ReadDir(parent)) {
+	for _, entry := range must.Get(os.ReadDir(parent))(t) {
 		if strings.HasPrefix(entry.Name(), ".") {
 			t.Errorf("%s is left over", entry.Name())
 		}
@@ -120,15 +121,13 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "a file" {
-				if err := os.WriteFile(filepath.Join(empty, "file"), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, os.WriteFile(filepath.Join(empty, "file"), nil, 0o600))
 			}
 			got := command(t, []string{"SLUICE_DATA_DIR=" + empty}, append([]string{"backup"}, tc.args...)...)
 			if got.code != tc.code || !strings.Contains(got.stderr, tc.want) {
 				t.Errorf("exit %d, %s; want %d and %q", got.code, got.stderr, tc.code, tc.want)
 			}
-			if left := must(os.ReadDir(filepath.Dir(to))); len(left) != 0 {
+			if left := must.Get(os.ReadDir(filepath.Dir(to)))(t); len(left) != 0 {
 				t.Errorf("%s is left over", left[0].Name())
 			}
 		})
@@ -138,24 +137,11 @@ func TestBackupSaysWhatIsWrong(t *testing.T) {
 // listed returns the files of a folder and their modes.
 func listed(t *testing.T, folder string) map[string]fs.FileMode {
 	t.Helper()
-	entries, err := os.ReadDir(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(folder))(t)
 	files := map[string]fs.FileMode{}
 	for _, e := range entries {
-		info, err := e.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(e.Info())(t)
 		files[e.Name()] = info.Mode().Perm()
 	}
 	return files
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/config"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A certificate that is renewed is used without a restart; a broken one is not.
@@ -31,25 +32,14 @@ func TestCertificateIsRenewed(t *testing.T) {
 	}
 	var said bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
-	secure, err := loadTLS(&config.Config{TLSCert: cert, TLSKey: key}, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := secure.GetCertificate(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	secure := must.Get(loadTLS(&config.Config{TLSCert: cert, TLSKey: key}, log))(t)
+	first := must.Get(secure.GetCertificate(nil))(t)
 
 	files := &certificate{cert: cert, key: key, log: log} // looks every time
-	if err := files.load(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, files.load())
 	served := func() string {
 		t.Helper()
-		pair, err := files.get(nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pair := must.Get(files.get(nil))(t)
 		return string(pair.Certificate[0])
 	}
 	if served() != string(first.Certificate[0]) {

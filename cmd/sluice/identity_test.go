@@ -9,6 +9,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Keys with names and roles, and tokens for one audience, as an operator sets
@@ -16,16 +17,14 @@ import (
 func TestNamedKeysAndTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	const vera, olga = "vera-0123456789abcdef", "olga-0123456789abcdef"
-	if err := os.WriteFile(file, []byte(`
+	must.Succeed(t, os.WriteFile(file, []byte(`
 buyer_secret: a-secret-that-is-long-enough-for-hs256
 buyer_issuer: https://login.example
 buyer_audience: sluice
 admin_keys:
   - {name: vera, role: viewer, key: `+vera+`}
   - {name: olga, role: owner, key: `+olga+`}
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	s := serve(t, "--config", file)
 	as := func(key string) []string {
 		return []string{"SLUICE_URL=" + s.url, "SLUICE_ADMIN_KEY=" + key, "SLUICE_CONFIG=" + file}

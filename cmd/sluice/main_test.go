@@ -17,6 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -26,17 +28,10 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name+".golden")
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll("testdata", 0o755))
+		must.Succeed(t, os.WriteFile(path, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("%s differs; -update rewrites it:\n%s", path, d)
 	}
@@ -281,9 +276,7 @@ func TestUsageIsExit1(t *testing.T) {
 func TestFailuresAreExit2(t *testing.T) {
 	dir := t.TempDir()
 	notDB := filepath.Join(dir, "not.db")
-	if err := os.WriteFile(notDB, []byte(strings.Repeat("this is no database. ", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(notDB, []byte(strings.Repeat("this is no database. ", 100)), 0o600))
 	for name, args := range map[string][]string{
 		"no listener": {"sale", "list", "--admin-key", "k", "--url", "http://127.0.0.1:1"},
 		"no Redis":    {"serve", "--data-dir", dir, "--ledger", "redis://127.0.0.1:1", "--listen", "127.0.0.1:0"},
@@ -366,10 +359,8 @@ func TestConfigCommands(t *testing.T) {
 	if out := ok(t, nil, "config", "check", "--config", file); out != "the settings are right (file: "+file+")\n" {
 		t.Error(out)
 	}
-	if err := os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"),
-		0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("listen: 127.0.0.1:1\nadmin_key: geheim\nstore: postgres://u:geheim@h/d\n"),
+		0o600))
 	env := []string{"SLUICE_NODE=n1"}
 	out := ok(t, env, "config", "print", "--config", file, "--log-level", "warn")
 	golden(t, "config-print", strings.ReplaceAll(out, file, "FILE"))
@@ -391,9 +382,7 @@ func TestConfigCheckTellsTheFile(t *testing.T) {
 	if out := ok(t, nil, "config", "check"); out != "the settings are right (file: none)\n" {
 		t.Error(out)
 	}
-	if err := os.WriteFile(usualFile, []byte("lisen: :1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(usualFile, []byte("lisen: :1\n"), 0o600))
 	if out := ok(t, nil, "config", "check"); out !=
 		"the settings are right (file: none; ./sluice.yaml is not used without --config)\n" {
 		t.Error(out)
@@ -412,9 +401,7 @@ func TestConfigCheckTellsTheFile(t *testing.T) {
 func TestConfigCheckWarnsOfShortKeys(t *testing.T) {
 	long := strings.Repeat("k", 32)
 	kept := t.TempDir()
-	if err := os.WriteFile(filepath.Join(kept, adminKeyFile), []byte("geheim\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(kept, adminKeyFile), []byte("geheim\n"), 0o600))
 	for _, tc := range []struct {
 		env  []string
 		want []string

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -78,10 +79,7 @@ func tokenOf(secret string, life time.Duration) string {
 // The runbook starts with what to do when nothing is sold. Each row is tried: its fault
 // is planted, its command run as it stands there, and what it says is what the row says.
 func TestNothingIsSold(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/operating.md"))(t)
 	_, section, _ := strings.Cut(string(text), "\n## Nothing is sold\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	quoted := regexp.MustCompile("`([^`]+)`")
@@ -178,10 +176,7 @@ func (f *fault) claim(t *testing.T, s *running, token string, n int) int {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	request := func(path string) *http.Request {
-		r, err := http.NewRequestWithContext(ctx, method, s.url+"/v1/sales/phone"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequestWithContext(ctx, method, s.url+"/v1/sales/phone"+path, strings.NewReader(body)))(t)
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Idempotency-Key", fmt.Sprint("attempt-", n))
 		for _, h := range f.headers {
@@ -196,10 +191,7 @@ func (f *fault) claim(t *testing.T, s *running, token string, n int) int {
 		}
 		return r
 	}
-	response, err := http.DefaultClient.Do(request("/orders"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request("/orders")))(t)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -207,10 +199,7 @@ func (f *fault) claim(t *testing.T, s *running, token string, n int) int {
 // The Chinese page has the same commands, and the same causes that they show.
 func TestNothingIsSoldInChinese(t *testing.T) {
 	cells := func(file, heading string) (all []string) {
-		text, err := os.ReadFile("../../docs/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../../docs/" + file))(t)
 		_, section, _ := strings.Cut(string(text), "\n## "+heading+"\n")
 		section, _, _ = strings.Cut(section, "\n## ")
 		row := regexp.MustCompile("(?m)^\\| [^|]+ \\| (`sluice[^|]+ \\| [^|]+) \\|")

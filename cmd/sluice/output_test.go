@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var noon = api.At(time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC))
@@ -139,14 +140,10 @@ func TestDemoOutput(t *testing.T) {
 		{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
 		{ID: "I7", Name: "No undersell", OK: true, Detail: "1,000 of 1,000 units went"},
 	}}
-	if err := a.printDemo(&r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.printDemo(&r))
 	b.WriteString("== with a lifecycle\n")
 	r.Lifecycle = &sampleLife
-	if err := a.printDemo(&r); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, a.printDemo(&r))
 	golden(t, "demo", b.String())
 	if err := demoVerdict(&r); err != nil {
 		t.Error(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The lists and the check of a sale as an operator types them.
@@ -20,9 +21,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 		t.Errorf("without an allow list: %+v", got)
 	}
 	file := filepath.Join(t.TempDir(), "buyers.txt")
-	if err := os.WriteFile(file, []byte("bob\nann\n\nbob\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("bob\nann\n\nbob\n"), 0o600))
 	if l := okJSON[api.BuyerList](t, s.env, "sale", "allow", "phone", "--file", file); l.Size != 2 ||
 		l.List != sluice.AllowList {
 		t.Errorf("upload: %+v", l)
@@ -46,9 +45,7 @@ func TestPrepareASaleByHand(t *testing.T) {
 		t.Errorf("emptied: %+v", l)
 	}
 
-	if err := os.WriteFile(file, []byte("ann\nb\tb\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("ann\nb\tb\n"), 0o600))
 	for _, c := range []struct {
 		code int
 		text string

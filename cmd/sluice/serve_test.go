@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -35,9 +36,7 @@ func serve(t *testing.T, args ...string) *running {
 	t.Helper()
 	r := &running{data: t.TempDir(), code: make(chan int, 1)}
 	ready := filepath.Join(t.TempDir(), "ready")
-	if err := os.WriteFile(ready, []byte("http://of.a.killed.server\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(ready, []byte("http://of.a.killed.server\n"), 0o600))
 	var ctx context.Context
 	ctx, r.stop = context.WithCancel(context.Background())
 	args = append([]string{"serve", "--data-dir", r.data, "--listen", "127.0.0.1:0", "--ready-file", ready}, args...)
@@ -174,14 +173,9 @@ func waitStored(t *testing.T, s *running, sale string, units int64) {
 // loseAnOrder deletes one behind everybody's back.
 func loseAnOrder(t *testing.T, data string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(data, "store.db"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(data, "store.db")))(t)
 	defer db.Close()
-	if _, err := db.Exec("DELETE FROM orders WHERE rowid = (SELECT min(rowid) FROM orders)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec("DELETE FROM orders WHERE rowid = (SELECT min(rowid) FROM orders)"))(t)
 }
 
 func TestTokensAreTheServersOwn(t *testing.T) {
@@ -192,10 +186,7 @@ func TestTokensAreTheServersOwn(t *testing.T) {
 	req, _ := http.NewRequest("POST", s.url+"/v1/sales/s1/orders", strings.NewReader(`{"quantity":3}`))
 	req.Header.Set("Authorization", "Bearer "+token)
 	req.Header.Set("Idempotency-Key", "key-0001")
-	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(http.DefaultClient.Do(req))(t)
 	body, _ := io.ReadAll(res.Body)
 	res.Body.Close()
 	if res.StatusCode != http.StatusAccepted {
@@ -204,9 +195,7 @@ func TestTokensAreTheServersOwn(t *testing.T) {
 
 	// A crowd with tokens from a file.
 	file := filepath.Join(t.TempDir(), "tokens")
-	if err := os.WriteFile(file, []byte(token+"\n\n"+ok(t, s.env, "token", "--buyer", "bob")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(token+"\n\n"+ok(t, s.env, "token", "--buyer", "bob")), 0o600))
 	promises := filepath.Join(t.TempDir(), "promises")
 	load := okJSON[map[string]any](t, s.env, "load", "--sale", "s1", "--tokens", file, "--again", "0", "--promises",
 		promises)
@@ -224,9 +213,7 @@ func TestTokensAreTheServersOwn(t *testing.T) {
 		}
 	}
 	// Wrong tokens are tries without a decision, with the reason.
-	if err := os.WriteFile(file, []byte("not.a.token\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte("not.a.token\n"), 0o600))
 	bad := okJSON[loadErrors](t, s.env, "load", "--sale", "s1", "--tokens", file)
 	if bad.Errors != 1 || bad.Reasons["unauthenticated"] != 1 {
 		t.Errorf("%+v", bad)
@@ -290,10 +277,7 @@ func TestServeBeyondLoopbackWarns(t *testing.T) {
 func TestAdminListener(t *testing.T) {
 	status := func(url, path string) int {
 		t.Helper()
-		res, err := http.Get(url + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(url + path))(t)
 		_ = res.Body.Close()
 		return res.StatusCode
 	}
@@ -342,10 +326,7 @@ func TestServeTLS(t *testing.T) {
 	if !strings.HasPrefix(s.url, "https://") {
 		t.Fatal(s.url)
 	}
-	res, err := trusting(t, cert).Get(s.url + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(trusting(t, cert).Get(s.url + "/readyz"))(t)
 	res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		t.Error(res.Status)
@@ -364,9 +345,7 @@ func TestServeTLS(t *testing.T) {
 // The key that a server keeps in a folder here is not sent to a server elsewhere.
 func TestKeptKeyStaysOnThisMachine(t *testing.T) {
 	data := t.TempDir()
-	if err := os.WriteFile(filepath.Join(data, adminKeyFile), []byte("kept-admin-key\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(data, adminKeyFile), []byte("kept-admin-key\n"), 0o600))
 	got := command(t, nil, "sale", "list", "--data-dir", data, "--url", "http://192.0.2.1:1")
 	if got.code != exitUsage || !strings.Contains(got.stderr, "no admin key") {
 		t.Errorf("%+v", got)
@@ -385,10 +364,7 @@ func TestKeptKeyStaysOnThisMachine(t *testing.T) {
 // folder one stands in.
 func TestRelativeFolders(t *testing.T) {
 	t.Chdir(t.TempDir())
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	l.Close()
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan int, 1)
@@ -484,10 +460,7 @@ func TestDemoKeep(t *testing.T) {
 		}
 	}
 	get := func(url string) *http.Response {
-		res, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(url))(t)
 		t.Cleanup(func() { res.Body.Close() })
 		if res.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", url, res.Status)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A server sends traces where it is told to, and says where it cannot.
@@ -28,10 +29,7 @@ func TestTraces(t *testing.T) {
 			t.Fatal("no traces")
 		}
 	}
-	answer, err := http.Get(s.url + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.Get(s.url + "/metrics"))(t)
 	defer answer.Body.Close()
 	var text strings.Builder
 	_ = answer.Write(&text)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // slowLedger accepts everything after a delay, and remembers its batches.
@@ -303,9 +304,7 @@ func TestBatcherCloseLandsWhatFlies(t *testing.T) {
 			t.Errorf("idle: %v with five claims on their way, %v with none; want false and true", b.Idle("sale"),
 				b.Idle("other"))
 		}
-		if err := b.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, b.Close(t.Context()))
 		if _, err := b.Claim(t.Context(), "sale", claim(9)); !errors.Is(err, sluice.ErrClosed) {
 			t.Errorf("err = %v after Close, want ErrClosed", err)
 		}
@@ -463,9 +462,7 @@ func TestOneSaleLeavesPlaces(t *testing.T) {
 		}
 	}
 	for range 20 {
-		if _, err := b.Acquire("other", sluice.Unlimited); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(b.Acquire("other", sluice.Unlimited))(t)
 	}
 }
 
@@ -486,10 +483,7 @@ func TestStagesAreMeasured(t *testing.T) {
 				}
 			},
 		})
-		slot, err := b.Acquire("sale", sluice.Unlimited)
-		if err != nil {
-			t.Fatal(err)
-		}
+		slot := must.Get(b.Acquire("sale", sluice.Unlimited))(t)
 		slot.began = time.Now()
 		time.Sleep(time.Millisecond)
 		var first sync.WaitGroup

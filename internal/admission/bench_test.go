@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // What a refusal costs, by the check that makes it: no network, and hardly any
@@ -35,18 +36,12 @@ func BenchmarkRefused(b *testing.B) {
 			g := gateBefore(instant{}, c.view, c.opts)
 			g.now = func() time.Time { return clock.Add(10 * time.Millisecond) }
 			if c.fill {
-				slot, err := g.batcher.Acquire("sale", sluice.Unlimited)
-				if err != nil {
-					b.Fatal(err)
-				}
+				slot := must.Get(g.batcher.Acquire("sale", sluice.Unlimited))(b)
 				defer slot.Release()
 			}
 			claim := sluice.Claim{Buyer: "a-buyer-with-a-name", Key: "key-00001", Quantity: 1}
 			ask := func() sluice.Code {
-				d, err := g.Claim(context.Background(), "sale", claim, Caller{Address: home})
-				if err != nil {
-					b.Fatal(err)
-				}
+				d := must.Get(g.Claim(context.Background(), "sale", claim, Caller{Address: home}))(b)
 				return d.Code
 			}
 			ask() // the one that a rate lets pass

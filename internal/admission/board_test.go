@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // rows is a store that returns what the test sets.
@@ -94,12 +95,8 @@ func TestAnOldRowIsNotNews(t *testing.T) {
 		for j := range states {
 			store := &rows{one: states[i], list: []sluice.Sale{states[j]}}
 			b := NewBoard(noReadings{}, store, BoardOptions{})
-			if _, err := b.Reload(t.Context(), "s"); err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(b.ReadSales(t.Context()), b.Refresh(t.Context())); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(b.Reload(t.Context(), "s"))(t)
+			must.Succeed(t, errors.Join(b.ReadSales(t.Context()), b.Refresh(t.Context())))
 			if got, want := b.View("s").Sale, states[max(i, j)]; got != want {
 				t.Errorf("row %d was known and %d is read: the board says %+v, want %+v", i, j, got, want)
 			}
@@ -134,9 +131,7 @@ func TestAListThatStaysIsNotReadAgain(t *testing.T) {
 			{
 				"a change that this server has made, and that was undone in the store", func() {
 					store.one = row("a", 4)
-					if _, err := b.Reload(t.Context(), "a"); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(b.Reload(t.Context(), "a"))(t)
 					store.one = sluice.Sale{}
 				}, 20, 6, 2,
 			},
@@ -145,9 +140,7 @@ func TestAListThatStaysIsNotReadAgain(t *testing.T) {
 			step.change()
 			before := store.lists
 			for range step.reads {
-				if err := b.ReadSales(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, b.ReadSales(t.Context()))
 				time.Sleep(time.Second)
 			}
 			a, _ := b.sales.Load("a")

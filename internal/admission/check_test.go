@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // open is a view of a sale that is open, with units left.
@@ -458,9 +459,7 @@ func TestPlacesAfterFailure(t *testing.T) {
 			crowd.Go(func() { try(g, sluice.BuyerID(fmt.Sprint(i)), home) })
 		}
 		crowd.Wait()
-		if err := g.batcher.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, g.batcher.Close(t.Context()))
 		if got := try(g, "late", home); got != sluice.ErrClosed.Error() {
 			t.Errorf("closed: %s", got)
 		}
@@ -483,10 +482,7 @@ func TestChecksHaveNames(t *testing.T) {
 
 // docs/gate.md lists the checks in their order.
 func TestChecksAreDocumented(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "gate.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "gate.md")))(t)
 	_, table, _ := strings.Cut(string(text), "| check |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	var documented, want []string

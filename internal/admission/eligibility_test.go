@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // shelf is a ListStore in memory.
@@ -79,9 +80,7 @@ func TestEligibility(t *testing.T) {
 	store.put("sale", sluice.DenyList, "eve", "both")
 	store.put("sale", sluice.AllowList, "ann", "both")
 	lists := NewLists(store, nil, nil)
-	if err := lists.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lists.Refresh(t.Context()))
 	eligibility := &Eligibility{
 		Lists: lists,
 		Ticket: func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) Reason {
@@ -246,9 +245,7 @@ func TestListsOfManyPages(t *testing.T) {
 	}
 	store.put("a", sluice.AllowList, many...)
 	lists := NewLists(store, nil, nil)
-	if err := lists.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, lists.Refresh(t.Context()))
 	for _, i := range []int{0, listPage - 1, listPage, len(many) - 1} {
 		if found, err := lists.has("a", sluice.AllowList, many[i]); !found || err != nil {
 			t.Errorf("buyer %d: %v, %v", i, found, err)

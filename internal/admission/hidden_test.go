@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // countedReadings counts its readings.
@@ -34,12 +35,8 @@ func TestAFloodOnAHiddenSale(t *testing.T) {
 		board := NewBoard(ledger, &rows{list: []sluice.Sale{{
 			ID: "sale", Epoch: 1, LoadedEpoch: 1, Rules: sluice.Rules{Visibility: sluice.Hidden},
 		}}}, BoardOptions{})
-		if err := board.ReadSales(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := board.Refresh(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, board.ReadSales(t.Context()))
+		must.Succeed(t, board.Refresh(t.Context()))
 		g := NewGate(board, NewBatcher(&slowLedger{}, BatcherOptions{}), noArchive{})
 		g.Guard(&Eligibility{}, forgetful{})
 		before := ledger.n.Load()

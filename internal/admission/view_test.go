@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -32,11 +33,8 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 		t.Run(fmt.Sprint(skew), func(t *testing.T) {
 			t.Parallel()
 			ledgerNow := func() time.Time { return time.Now().Add(skew) } // this process' clock is the one that is off
-			ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
-				sqliteledger.Options{Node: "node", Now: ledgerNow})
-			if err != nil {
-				t.Fatal(err)
-			}
+			ledger := must.Get(sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
+				sqliteledger.Options{Node: "node", Now: ledgerNow}))(t)
 			defer ledger.Close()
 			opens := ledgerNow().Add(3 * time.Second).Truncate(time.Millisecond)
 			closes := opens.Add(3 * time.Second)
@@ -44,12 +42,8 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 				Version: 1, Total: 1_000_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
 				OpensAt: opens, ClosesAt: closes,
 			}
-			if err := ledger.Load(t.Context(), sluice.LoadImage{Sale: "phones", Epoch: 1, Terms: terms}); err != nil {
-				t.Fatal(err)
-			}
-			if err := ledger.Unfence(t.Context(), "phones", 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, ledger.Load(t.Context(), sluice.LoadImage{Sale: "phones", Epoch: 1, Terms: terms}))
+			must.Succeed(t, ledger.Unfence(t.Context(), "phones", 1))
 			store := oneSale{sale: sluice.Sale{ID: "phones", Terms: terms, Epoch: 1, LoadedEpoch: 1}}
 			board := admission.NewBoard(ledger, store, admission.BoardOptions{Refresh: 20 * time.Millisecond})
 			ctx, stop := context.WithCancel(context.Background())

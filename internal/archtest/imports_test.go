@@ -19,6 +19,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const module = "github.com/sluicehq/sluice"
@@ -52,6 +54,7 @@ var table = []row{
 	{"internal/loop", nil, nil},
 	{"internal/meters", []string{root}, nil},
 	{"internal/metrics", []string{root}, []string{"*"}},
+	{"internal/must", nil, nil},
 	{"internal/outbound", nil, nil},
 	{"internal/servertest", nil, []string{"*"}},
 
@@ -76,10 +79,10 @@ var table = []row{
 	{"internal/ledgertest", []string{root}, []string{"*"}},
 	{"ledger/redisledger", []string{root}, []string{"*"}},
 	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk", "internal/loop"}, []string{"*"}},
-	{"internal/locktest", []string{"lock", "internal/servertest"}, nil},
+	{"internal/locktest", []string{"lock", "internal/must", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
 	{"lock/storelock", []string{root, "lock"}, nil},
-	{"internal/storetest", []string{root, "internal/servertest"}, []string{"*"}},
+	{"internal/storetest", []string{root, "internal/must", "internal/servertest"}, []string{"*"}},
 	{"internal/sqlcore", []string{root}, []string{"*"}},
 	{"store/sqlitestore", []string{root, "internal/sqlcore", "internal/disk"}, []string{"*"}},
 	{"store/pgstore", []string{root, "internal/sqlcore"}, []string{"*"}},
@@ -159,8 +162,10 @@ var reserved = []row{
 
 // For tests only: imported by test files and by each other, by nothing else.
 var (
-	testPackages = []string{"internal/ledgertest", "internal/locktest", "internal/storetest", "internal/servertest"}
-	testLibs     = []string{
+	testPackages = []string{
+		"internal/ledgertest", "internal/locktest", "internal/storetest", "internal/must", "internal/servertest",
+	}
+	testLibs = []string{
 		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",
 		"go.uber.org/goleak", "github.com/rogpeppe/go-internal", "github.com/standard-webhooks/standard-webhooks",
 		"github.com/getkin/kin-openapi", "github.com/golang-jwt/jwt", "golang.org/x/mod",
@@ -171,10 +176,7 @@ var (
 var startsServers = []string{"lab/articles", "lab/bench", "lab/internal/machine"}
 
 func TestImportTable(t *testing.T) {
-	imports, err := imports(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	imports := must.Get(imports(filepath.Join("..", "..")))(t)
 	if len(imports) == 0 {
 		t.Fatal("no Go files found")
 	}

@@ -11,21 +11,18 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Every warning and error that a server logs is in the runbook, so that an operator
 // who searches for the line finds what to do. Looked for is what stands before the
 // first colon, comma or semicolon.
 func TestLogLinesAreInTheRunbook(t *testing.T) {
-	runbook, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	runbook := must.Get(os.ReadFile("../../docs/operating.md"))(t)
 	lines := map[string]token.Position{}
 	for _, folder := range []string{"engine", "internal", "ledger", "store", "cmd", "api"} {
-		if err := logLines(filepath.Join("../..", folder), lines); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, logLines(filepath.Join("../..", folder), lines))
 	}
 	if len(lines) < 50 {
 		t.Errorf("only %d lines are found: this test reads the code wrongly", len(lines))

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const (
@@ -32,9 +34,7 @@ func TestModulesThatTheProductRequires(t *testing.T) {
 		}
 		Replace, Exclude []any
 	}
-	if err := json.Unmarshal(goCommand(t, "mod", "edit", "-json"), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(goCommand(t, "mod", "edit", "-json"), &file))
 	var direct []string
 	for _, m := range file.Require {
 		if !m.Indirect {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // maxColumns is the width of documents, of Go and of Lua. A tab counts as one column.
@@ -24,7 +26,7 @@ const maxColumns = 120
 func TestStyle(t *testing.T) {
 	files := map[string]string{} // by path
 	top := filepath.Join("..", "..")
-	err := filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
+	must.Succeed(t, filepath.WalkDir(top, func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -43,10 +45,7 @@ func TestStyle(t *testing.T) {
 			return err
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	docs := 0
 	for name, text := range files {
 		if path.Ext(name) == ".md" {

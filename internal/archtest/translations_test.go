@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // What is typed, run or read is the same in both languages, so the tests that run the English snippets (test/e2e,
@@ -40,19 +42,13 @@ func TestTranslationsHaveTheSameNames(t *testing.T) {
 	fenced, span := regexp.MustCompile("(?ms)^ *```.*?^ *```"), regexp.MustCompile("`([^`]+)`")
 	own := []string{"Idempotency-Key", "icr:order:<date>", "2026-11-27T18:00:00+01:00"} // and said otherwise there
 	names := func(path string) (all []string) {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(path))(t)
 		for _, name := range span.FindAllStringSubmatch(fenced.ReplaceAllString(string(text), ""), -1) {
 			all = append(all, strings.Join(strings.Fields(name[1]), " "))
 		}
 		return all
 	}
-	chinese, err := filepath.Glob(filepath.Join("..", "..", "docs", "*.zh-CN.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	chinese := must.Get(filepath.Glob(filepath.Join("..", "..", "docs", "*.zh-CN.md")))(t)
 	for _, translation := range chinese {
 		there := names(translation)
 		for _, name := range names(strings.Replace(translation, ".zh-CN", "", 1)) {
@@ -80,10 +76,7 @@ func sameLine(a, b string) bool {
 // snippets are the lines of each snippet of a document, without comments; the list of folders is none.
 func snippets(t *testing.T, path string) (all [][]string) {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	var snippet []string
 	inside := false
 	for line := range strings.Lines(string(text)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // sold returns a world with ten claims of ten buyers: seven stored, one entry
@@ -119,10 +120,7 @@ func TestFigures(t *testing.T) {
 	if r.InFlight != 1 {
 		t.Errorf("in flight %d, want 1", r.InFlight)
 	}
-	got, err := json.Marshal(r.Figures)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(json.Marshal(r.Figures))(t)
 	want := `{"at":"2026-11-11T12:00:00.004Z",` +
 		`"ledger":{"loaded":true,"epoch":1,"seq":10,"total":12,"taken":10,"claims":10,"live_claims":10,"live_units":10},` +
 		`"journal":{"entries":2,"claims":3,"damaged":0},` +

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const saleID = sluice.SaleID("phone")
@@ -277,10 +278,7 @@ func (w *world) Sales(context.Context) ([]sluice.Sale, error) {
 
 func run(t *testing.T, w *world) sluice.AuditReport {
 	t.Helper()
-	r, err := audit.Run(t.Context(), w, w, saleID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(audit.Run(t.Context(), w, w, saleID))(t)
 	return r
 }
 

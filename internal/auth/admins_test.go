@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const (
@@ -25,21 +26,16 @@ func sum(key string) string {
 func file(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
 func TestAdmins(t *testing.T) {
-	a, err := NewAdmins("master", []sluice.AdminKey{
+	a := must.Get(NewAdmins("master", []sluice.AdminKey{
 		{Name: "ann", Role: sluice.Viewer, Key: keyOne},
 		{Name: "bob@shop", Role: sluice.Operator, SHA256: strings.ToUpper(sum(keyTwo))},
 		{Name: "job-1", Role: sluice.Owner, File: file(t, keyThree+"\n")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for key, want := range map[string]Admin{
 		"master": {"admin", sluice.Owner}, keyOne: {"ann", sluice.Viewer}, keyTwo: {"bob@shop", sluice.Operator},
 		keyThree: {"job-1", sluice.Owner},
@@ -53,10 +49,7 @@ func TestAdmins(t *testing.T) {
 			t.Errorf("%q is the key of %+v", key, got)
 		}
 	}
-	none, err := NewAdmins("", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	none := must.Get(NewAdmins("", nil))(t)
 	if got, ok := none.Find(""); ok {
 		t.Errorf("no key at all is the key of %+v", got)
 	}

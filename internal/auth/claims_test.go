@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // raw is a token with exactly this header and payload, signed.
 func raw(t testing.TB, method jwt.SigningMethod, key any, header, payload string) string {
 	t.Helper()
 	text := segment(header) + "." + segment(payload)
-	signature, err := method.Sign(text, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	signature := must.Get(method.Sign(text, key))(t)
 	return text + "." + segment(string(signature))
 }
 

@@ -24,6 +24,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // login is a server that hands out a JWKS, in whatever way a test wants.
@@ -70,10 +72,7 @@ func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
 func keysAt(t *testing.T, location string, c *clock) *Keys {
 	t.Helper()
-	k, err := NewKeys(KeysOptions{Location: location, Now: c.now, Timeout: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKeys(KeysOptions{Location: location, Now: c.now, Timeout: time.Minute}))(t)
 	t.Cleanup(k.Close)
 	k.patience = time.Minute // however busy the machine is
 	return k
@@ -183,10 +182,7 @@ func TestSlowServer(t *testing.T) {
 // contexts.
 func TestFewWait(t *testing.T) {
 	server := newLogin(t, hanging(t))
-	k, err := NewKeys(KeysOptions{Location: server.URL, Timeout: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKeys(KeysOptions{Location: server.URL, Timeout: time.Hour}))(t)
 	defer k.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -254,9 +250,7 @@ func TestUnknownKeysAreRateLimited(t *testing.T) {
 	c := newClock()
 	k := keysAt(t, server.URL, c)
 	v := verifier(Options{Secret: secret, Keys: k})
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	flood := func(claims jwt.MapClaims) {
 		for i := range 50 {
 			forged := signer{fmt.Sprint("forged-", i), ecOne().method, ecOne().key}
@@ -290,15 +284,11 @@ func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks.json")
 	put := func(signers ...signer) {
 		t.Helper()
-		if err := os.WriteFile(path, document(t, signers...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, document(t, signers...), 0o600))
 	}
 	put(rsaOne(), ecOne())
 	k := keysAt(t, path, newClock())
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	v := verifier(Options{Keys: k})
 	good := jwt.MapClaims{"sub": "alice", "exp": at(time.Hour)}
 	withdrawn, stays := rsaOne().token(t, good), ecOne().token(t, good)
@@ -307,9 +297,7 @@ func TestRotation(t *testing.T) {
 	kept, _ := v.verified.GetIfPresent(stays)
 
 	put(ecOne(), rsaTwo())
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	if _, err := v.Verify(t.Context(), withdrawn); err == nil {
 		t.Error("a remembered token outlives its key")
 	}
@@ -321,24 +309,17 @@ func TestRotation(t *testing.T) {
 
 	// The same name for another key: the old one is gone all the same.
 	put(signer{"ec-1", rsaOne().method, rsaOne().key}, newSigner("ec-1", es256))
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	want(t, v, "another key of that name", stays, "signature")
 	put(ecOne())
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	want(t, v, "it came back", stays, "")
 }
 
 // Run reads again at its pace, and sooner after a failure.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		k, err := NewKeys(KeysOptions{Location: "unused", Refresh: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(NewKeys(KeysOptions{Location: "unused", Refresh: time.Minute}))(t)
 		began := time.Now()
 		var mu sync.Mutex
 		var at []time.Duration
@@ -389,10 +370,7 @@ func TestRun(t *testing.T) {
 func TestKeysClose(t *testing.T) {
 	text := document(t, ecOne())
 	for range 20 {
-		k, err := NewKeys(KeysOptions{Location: "unused"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := must.Get(NewKeys(KeysOptions{Location: "unused"}))(t)
 		var asked atomic.Int64
 		k.fetch = func(context.Context) ([]byte, error) {
 			asked.Add(1)
@@ -437,10 +415,7 @@ func TestKeysLocation(t *testing.T) {
 			t.Errorf("%q: no error", location)
 		}
 	}
-	k, err := NewKeys(KeysOptions{Location: "https://127.0.0.1:1/jwks?key=hidden"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKeys(KeysOptions{Location: "https://127.0.0.1:1/jwks?key=hidden"}))(t)
 	defer k.Close()
 	if err := k.Refresh(t.Context()); err == nil || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v, want an error without the query", err)
@@ -448,14 +423,8 @@ func TestKeysLocation(t *testing.T) {
 }
 
 func TestKeySet(t *testing.T) {
-	small, err := rsa.GenerateKey(rand.Reader, 1024)
-	if err != nil {
-		t.Fatal(err)
-	}
-	p384, err := ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	small := must.Get(rsa.GenerateKey(rand.Reader, 1024))(t)
+	p384 := must.Get(ecdsa.GenerateKey(elliptic.P384(), rand.Reader))(t)
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

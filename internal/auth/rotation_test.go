@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // unnamed is a signer whose key has no kid, in the set and in tokens.
@@ -67,9 +69,7 @@ func TestSignedAfterTheKeysWereRead(t *testing.T) {
 	clock := newClock()
 	k := keysAt(t, server.URL, clock)
 	v := verifier(Options{Keys: k, Now: clock.now})
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	server.set(serve(document(t, next)))
 	clock.advance(2 * time.Second)
 	issued := func(s signer, iat time.Duration) string {
@@ -195,9 +195,7 @@ func TestSignedWhileTheKeysAreRead(t *testing.T) {
 	clock := newClock()
 	k := keysAt(t, server.URL, clock)
 	v := verifier(Options{Keys: k, Now: clock.now})
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	asked, answer := make(chan struct{}), make(chan struct{})
 	release := sync.OnceFunc(func() { close(answer) })
 	defer release()
@@ -243,9 +241,7 @@ func TestWithdrawnWithoutKid(t *testing.T) {
 				t.Helper()
 				server.set(serve(document(t, signers...)))
 				clock.advance(time.Minute)
-				if err := k.Refresh(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, k.Refresh(t.Context()))
 			}
 			refresh(old)
 			want(t, v, "after a reading", tokens[1], "")

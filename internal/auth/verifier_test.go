@@ -22,6 +22,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var (
@@ -74,10 +76,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, header map[string]any
 	for name, value := range header {
 		token.Header[name] = value
 	}
-	text, err := token.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(token.SignedString(key))(t)
 	return text
 }
 
@@ -93,10 +92,7 @@ func document(t testing.TB, signers ...signer) []byte {
 	for _, s := range signers {
 		set.Keys = append(set.Keys, jose.JSONWebKey{Key: s.public(), KeyID: s.kid, Use: "sig", Algorithm: s.method.Alg()})
 	}
-	text, err := json.Marshal(set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(set))(t)
 	return text
 }
 
@@ -104,17 +100,10 @@ func document(t testing.TB, signers ...signer) []byte {
 func keysOf(t testing.TB, text []byte) *Keys {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	k, err := NewKeys(KeysOptions{Location: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
+	k := must.Get(NewKeys(KeysOptions{Location: path}))(t)
 	t.Cleanup(k.Close)
-	if err := k.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, k.Refresh(t.Context()))
 	return k
 }
 
@@ -148,10 +137,7 @@ func TestVerify(t *testing.T) {
 	keys := keysOf(t, document(t, rsaOne(), ecOne(), edOne()))
 	good := jwt.MapClaims{"sub": "alice", "exp": at(time.Minute)}
 	pemOf := func(s signer) []byte {
-		der, err := x509.MarshalPKIXPublicKey(s.public())
-		if err != nil {
-			t.Fatal(err)
-		}
+		der := must.Get(x509.MarshalPKIXPublicKey(s.public()))(t)
 		return pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	}
 	both := verifier(Options{Secret: secret, Keys: keys})
@@ -301,9 +287,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			"sub": fmt.Sprint("buyer-", i), "exp": at(time.Hour), "x": strings.Repeat("x", 500),
 		})
 		for n := range 2 {
-			if _, err := v.Verify(t.Context(), token); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(v.Verify(t.Context(), token))(t)
 			if _, known := v.verified.GetIfPresent(token); known && n == 0 {
 				t.Fatal("a token that came once takes memory")
 			}

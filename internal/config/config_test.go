@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/must"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
 	_ "github.com/sluicehq/sluice/store/mysqlstore"
 	_ "github.com/sluicehq/sluice/store/pgstore"
@@ -20,9 +21,7 @@ import (
 func write(t *testing.T, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sluice.yaml")
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -32,26 +31,21 @@ func flags(t *testing.T, args ...string) *pflag.FlagSet {
 	AddFlags(fs, "data_dir", "ledger", "store", "listen", "node", "tls_cert", "tls_key", "admin_key", "url", "claim_queue",
 		"wait_replicas", "refresh_interval", "ledger_replica")
 	fs.String("other", "", "a flag that is no setting")
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fs.Parse(args))
 	return fs
 }
 
 func TestTheLaterWins(t *testing.T) {
 	file := write(t, "data_dir: from-file\nnode: from-file\nlisten: '127.0.0.1:1'\nadmin_key: "+
 		"00123\nledger:\nshutdown_timeout: 3s # text\n")
-	c, err := Load(Source{
+	c := must.Get(Load(Source{
 		File: file,
 		Environ: []string{
 			"SLUICE_NODE=from-env", "SLUICE_LISTEN=127.0.0.1:2", "SLUICE_STORE=", "PATH=/bin",
 			"SLUICE_BUYER_SECRET=s3cret",
 		},
 		Flags: flags(t, "--listen=127.0.0.1:3", "--other=x"),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if c.DataDir != "from-file" || c.Node != "from-env" || c.Listen != "127.0.0.1:3" || c.AdminKey != "00123" ||
 		c.BuyerSecret != "s3cret" ||
 		c.ShutdownTimeout != 3*time.Second || c.Queue != 20000 || c.Refresh != 200*time.Millisecond ||
@@ -307,10 +301,7 @@ func TestMissingFile(t *testing.T) {
 	if _, err := Load(Source{File: t.TempDir()}); err == nil {
 		t.Error("a folder is taken")
 	}
-	c, err := Load(Source{Flags: flags(t, "--tls-cert=/nowhere/c.pem", "--tls-key=/nowhere/k.pem")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Source{Flags: flags(t, "--tls-cert=/nowhere/c.pem", "--tls-key=/nowhere/k.pem")}))(t)
 	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(),
 		`tls_cert "/nowhere/c.pem" (from --tls-cert): cannot be read: no such file`) {
 		t.Error(err)
@@ -320,23 +311,15 @@ func TestMissingFile(t *testing.T) {
 // The template holds every setting, and means what it says: nothing.
 func TestTemplate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sluice.yaml")
-	if err := WriteTemplate(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, WriteTemplate(path))
 	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
 		t.Errorf("mode %s", info.Mode())
 	}
 	if err := WriteTemplate(path); err == nil || !strings.Contains(err.Error(), "exists already") {
 		t.Error(err)
 	}
-	c, err := Load(Source{File: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defaults, err := Load(Source{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Source{File: path}))(t)
+	defaults := must.Get(Load(Source{}))(t)
 	if d := cmp.Diff(defaults.Rows(), c.Rows()); d != "" {
 		t.Error(d)
 	}
@@ -350,10 +333,7 @@ func TestTemplate(t *testing.T) {
 	if len(lines) != len(settings) {
 		t.Errorf("%d of %d settings", len(lines), len(settings))
 	}
-	c, err = Load(Source{File: write(t, strings.Join(lines, ""))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(Load(Source{File: write(t, strings.Join(lines, ""))}))(t)
 	for i, row := range c.Rows() {
 		if row.Value != defaults.Rows()[i].Value {
 			t.Errorf("%+v, default %+v", row, defaults.Rows()[i])
@@ -442,9 +422,7 @@ func TestAdminURL(t *testing.T) {
 	} {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		AddFlags(flags, "url", "admin_url")
-		if err := flags.Parse(tc.args); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, flags.Parse(tc.args))
 		c, err := Load(Source{Environ: tc.env, Flags: flags})
 		if err != nil || c.AdminURL != tc.want {
 			t.Errorf("%v %v: %v, want %s (%v)", tc.env, tc.args, c, tc.want, err)

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Every setting is in a document, by its key, its flag or its variable.
@@ -16,10 +18,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 		t.Fatalf("%d documents: %v", len(files), err)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(file))(t)
 		docs.Write(text)
 	}
 	named := map[string]bool{}

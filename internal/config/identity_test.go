@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const (
@@ -97,18 +98,14 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 		}
 	}
 	file := write(t, "admin_key: "+testKey+"\nadmin_keys:\n  - {name: ann, role: owner, key: "+testKey+"}\n")
-	c, err := Load(Source{File: file})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Source{File: file}))(t)
 	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "same key as that of admin") ||
 		strings.Contains(err.Error(), testKey) {
 		t.Errorf("one key under two names: %v", err)
 	}
-	c, err = Load(Source{Environ: []string{"SLUICE_ADMIN_KEYS=[{name: ann, role: owner, key_file: /nonexistent}]"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(Load(Source{
+		Environ: []string{"SLUICE_ADMIN_KEYS=[{name: ann, role: owner, key_file: /nonexistent}]"},
+	}))(t)
 	if err := c.CheckFiles(); err == nil || !strings.Contains(err.Error(), "/nonexistent") {
 		t.Errorf("a key file that is not there: %v", err)
 	}
@@ -116,13 +113,10 @@ func TestAdminKeysThatAreWrong(t *testing.T) {
 
 func TestBuyersTokens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	c, err := Load(Source{Environ: []string{
+	c := must.Get(Load(Source{Environ: []string{
 		"SLUICE_BUYER_JWKS=" + path, "SLUICE_BUYER_ISSUER=https://login.example",
 		"SLUICE_BUYER_AUDIENCE=sluice", "SLUICE_CLOCK_SKEW=0s",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	if c.BuyerJWKS != path || c.BuyerIssuer != "https://login.example" || c.BuyerAudience != "sluice" ||
 		c.ClockSkew != none {
 		t.Errorf("%+v", c)
@@ -148,13 +142,10 @@ func TestBuyersTokens(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", value, err, want)
 		}
 	}
-	c, err = Load(Source{Environ: []string{
+	c = must.Get(Load(Source{Environ: []string{
 		"SLUICE_BUYER_JWKS=https://login.example.com/jwks?key=hidden",
 		"SLUICE_BUYER_AUDIENCE=*",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	for _, row := range c.Rows() {
 		if row.Key == "buyer_jwks" && row.Value != "https://login.example.com/jwks?***" {
 			t.Errorf("shown as %q", row.Value)

@@ -9,30 +9,23 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // fetch asks a real server, so that what net/http adds is seen, too.
 func fetch(t *testing.T, url, method string, headers ...string) (*http.Response, []byte) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), method, url, nil))(t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
 	}
 	// DisableCompression: the test reads what is sent.
 	client := http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(client.Do(request))(t)
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(response.Body))(t)
 	return response, body
 }
 
@@ -97,10 +90,7 @@ func TestAnswer(t *testing.T) {
 			if packed.Header.Get("ETag") == etag {
 				t.Error("two encodings have the same strong ETag")
 			}
-			unpack, err := gzip.NewReader(bytes.NewReader(got))
-			if err != nil {
-				t.Fatal(err)
-			}
+			unpack := must.Get(gzip.NewReader(bytes.NewReader(got)))(t)
 			if text, err := io.ReadAll(unpack); err != nil || !bytes.Equal(text, body) {
 				t.Errorf("unpacked: %d bytes, %v", len(text), err)
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A third of the first winners pay, a third cancel, a third do nothing; those
@@ -58,10 +59,7 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(api.Order{Status: status})
 	}))
 	defer srv.Close()
-	admin, err := client.New(srv.URL, client.Options{AdminKey: "adm"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(client.New(srv.URL, client.Options{AdminKey: "adm"}))(t)
 	d := &run{Options: Options{Stock: 9, Window: time.Second}, server: &site{url: srv.URL}, client: admin}
 	d.Crowd.Secret = []byte("0123456789abcdef0123456789abcdef")
 	l := newLives(d)

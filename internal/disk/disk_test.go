@@ -9,25 +9,20 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestWriteAndPrivate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	for _, content := range []string{"old", "new"} {
-		if err := disk.Write(path, content); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, disk.Write(path, content))
 		if got, err := os.ReadFile(path); err != nil || string(got) != content {
 			t.Fatalf("%q, %v", got, err)
 		}
 	}
-	if err := os.WriteFile(path+"-wal", nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path+"-wal", nil, 0o644))
 	for range 2 {
-		if err := disk.Private(path); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, disk.Private(path))
 	}
 	if got, err := os.ReadFile(path); err != nil || string(got) != "new" {
 		t.Errorf("Private changed the content: %q, %v", got, err)
@@ -69,9 +64,7 @@ func TestWriteFlushesContentThenFolder(t *testing.T) {
 		return flush(f)
 	}
 	for _, content := range []string{"old", "new"} {
-		if err := disk.Write(path, content); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, disk.Write(path, content))
 	}
 	if want := []string{"old beside ", "folder with old", "new beside old", "folder with new"}; !slices.Equal(flushed,
 		want) {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // actions reads what is recorded, the newest first.
@@ -212,10 +213,7 @@ func TestRefusalsAreRecordedWithinBounds(t *testing.T) {
 // bare is the API with what a test gives it, and nothing behind.
 func bare(t *testing.T, o httpapi.Options) http.Handler {
 	t.Helper()
-	admins, err := auth.NewAdmins("", testAdmins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	admins := must.Get(auth.NewAdmins("", testAdmins))(t)
 	o.Admins = admins
 	o.Buyers = auth.NewVerifier(auth.Options{Secret: []byte("the shop's secret, long enough"), Now: o.Now})
 	return httpapi.New(o)

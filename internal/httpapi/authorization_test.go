@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The authorization matrix: every route, and who may ask for it. It is written
@@ -122,10 +123,7 @@ func openWith(t *testing.T, change func(*engine.Config)) *shop {
 	if change != nil {
 		change(&cfg)
 	}
-	e, err := engine.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.CloseClientConnections() // streams do not end by themselves
@@ -181,10 +179,7 @@ func TestAuthorization(t *testing.T) {
 		t.FailNow()
 	}
 
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	s := openWith(t, func(c *engine.Config) {
 		c.BuyerJWKS, c.BuyerAudience = jwksFile(t, "shop-1", key), "*"
 	})
@@ -236,26 +231,18 @@ func jwksFile(t *testing.T, kid string, key *ecdsa.PrivateKey) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "jwks.json")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
 	return path
 }
 
 // callers are all kinds of callers of a shop whose JWKS has this key.
 func (s *shop) callers(key *ecdsa.PrivateKey) []caller {
 	t := s.t
-	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	sign := func(method jwt.SigningMethod, key any, buyer string, ttl time.Duration) string {
 		token := jwt.NewWithClaims(method, jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(ttl).Unix()})
 		token.Header["kid"] = "shop-1"
-		text, err := token.SignedString(key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(token.SignedString(key))(t)
 		return "Authorization: Bearer " + text
 	}
 	bearer := func(key string) []string { return []string{"Authorization: Bearer " + key} }
@@ -313,10 +300,7 @@ func (s *shop) ask(pattern, order string, headers []string) (status int, code st
 	if method != http.MethodGet {
 		body = strings.NewReader(`{}`)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, s.url+path, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, method, s.url+path, body))(s.t)
 	request.Header.Set("Idempotency-Key", "attempt-1")
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
@@ -329,10 +313,7 @@ func (s *shop) ask(pattern, order string, headers []string) (status int, code st
 	defer response.Body.Close()
 	if response.StatusCode >= 400 {
 		var p struct{ Code string }
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		text := must.Get(io.ReadAll(response.Body))(s.t)
 		_ = json.Unmarshal(text, &p)
 		code = p.Code
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // refusedClaims are claims that this server refuses by itself, each on a sale of
@@ -67,16 +68,10 @@ func (a *again) send(h http.Handler) int {
 // refuses claims on each by itself.
 func refusing(t testing.TB) (*engine.Engine, []*again) {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() { _ = e.Close(context.Background()) })
-	token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
-		jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(e.BuyerSecret()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": "alice", "exp": time.Now().Add(time.Hour).Unix()}).SignedString([]byte(e.BuyerSecret())))(t)
 	var all []*again
 	for i, c := range refusedClaims {
 		id := fmt.Sprint("sale-", i)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Spellings of one buyer that a shop's login takes for one account share the limit,
@@ -67,10 +68,7 @@ func TestSpellingsDoNotEvadeTheLimit(t *testing.T) {
 func TestErasureOfAnOlderSpelling(t *testing.T) {
 	cfg := engine.Config{DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond}
 	serve := func() (s *shop, stop func()) {
-		e, err := engine.Open(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := must.Get(engine.Open(t.Context(), cfg))(t)
 		server := httptest.NewServer(e.Handler())
 		return &shop{t: t, engine: e, url: server.URL}, func() {
 			server.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The check of a sale asks its risk service once, and reports whether it judges.
@@ -28,9 +29,7 @@ func TestSaleCheckAsksTheRiskService(t *testing.T) {
 	check := func(sale string) (status api.CheckStatus) {
 		var found api.SaleCheck
 		a := s.must(s.admin("GET", "/v1/admin/sales/"+sale+"/check", ""), 200)
-		if err := json.Unmarshal([]byte(a.body), &found); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(a.body), &found))
 		for _, c := range found.Checks {
 			if c.Name == "risk service" {
 				status = c.Status

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // crowded is a server with room for a few connections; get asks it from an
@@ -144,9 +145,7 @@ func TestManyAddressesThatDrip(t *testing.T) {
 	if !isAnswered(proxy) {
 		t.Fatal("no answer to a proxy")
 	}
-	if _, err := io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(slow, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
 	<-c.slow
 	const body = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400\r\n\r\n{"
 	for n := range 3 * most {
@@ -214,10 +213,7 @@ func TestConnectionsThatKeepTheServerWaiting(t *testing.T) {
 				}
 				honest := client(3 * most)
 				honest.Timeout = soon
-				answer, err := honest.Get("https://" + c.at)
-				if err != nil {
-					t.Fatal(err)
-				}
+				answer := must.Get(honest.Get("https://" + c.at))(t)
 				_ = answer.Body.Close()
 			})
 		}
@@ -288,10 +284,7 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	defer server.Close()
 	ask := func() int {
 		t.Helper()
-		response, err := server.Client().Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(server.Client().Get(server.URL))(t)
 		response.Body.Close()
 		return response.StatusCode
 	}
@@ -341,10 +334,7 @@ func TestConnectionsWithStreamsOfHTTP2(t *testing.T) {
 	}
 	ask := func(c *http.Client, want int) *http.Response {
 		t.Helper()
-		answer, err := c.Get(st.url())
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(c.Get(st.url()))(t)
 		t.Cleanup(func() { answer.Body.Close() })
 		if answer.StatusCode != want || answer.ProtoMajor != 2 {
 			t.Fatalf("%s %s, want %d", answer.Proto, answer.Status, want)

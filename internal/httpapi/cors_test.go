@@ -9,17 +9,15 @@ import (
 
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func openTo(t *testing.T, origins ...string) *shop {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond,
 		CORSOrigins: origins,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()

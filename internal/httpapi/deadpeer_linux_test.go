@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The kernel is set to give up on peers that vanish: on each connection of
@@ -36,19 +38,14 @@ func TestVanishedPeersAreShed(t *testing.T) {
 			}
 			defer dial.CloseIdleConnections()
 			client := http.Client{Transport: dial, Timeout: soon}
-			answer, err := client.Get(st.http.URL + c.path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(client.Get(st.http.URL + c.path))(t)
 			defer answer.Body.Close()
 			if want := map[bool]int{false: 1, true: 2}[c.protocol == "h2"]; answer.StatusCode != 200 ||
 				answer.ProtoMajor != want {
 				t.Fatalf("%s, want HTTP/%d", answer.Proto+" "+answer.Status, want)
 			}
 			if c.path == stream {
-				if _, err := io.ReadFull(answer.Body, make([]byte, 1)); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.ReadFull(answer.Body, make([]byte, 1)))(t)
 			}
 			conn := <-st.accepted
 			const ms = time.Millisecond
@@ -77,10 +74,7 @@ func TestVanishedPeersAreShed(t *testing.T) {
 // option is one of a socket.
 func option(t *testing.T, conn *net.TCPConn, level, name int) (value int) {
 	t.Helper()
-	raw, err := conn.SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(conn.SyscallConn())(t)
 	var failed error
 	if err := raw.Control(func(fd uintptr) {
 		value, failed = syscall.GetsockoptInt(int(fd), level, name)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // meter is a listener that shows the connections it accepts, with a small
@@ -103,16 +104,11 @@ const initialWindowSize = 4
 // window is that of the connection.
 func (st *deadStage) mute(t *testing.T, window uint32, settings ...h2Setting) {
 	t.Helper()
-	raw, err := net.Dial("tcp", st.http.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(net.Dial("tcp", st.http.Listener.Addr().String()))(t)
 	t.Cleanup(func() { raw.Close() })
 	_ = raw.(*net.TCPConn).SetReadBuffer(4096)
 	conn := tls.Client(raw, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
-	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.SetDeadline(time.Now().Add(soon)))
 	frame := func(kind, flags byte, stream uint32, payload []byte) []byte {
 		f := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 		f = append(f, flags)
@@ -130,9 +126,7 @@ func (st *deadStage) mute(t *testing.T, window uint32, settings ...h2Setting) {
 	if window > 0 {
 		hello = append(hello, frame(kindWindowUpdate, 0, 0, binary.BigEndian.AppendUint32(nil, window))...)
 	}
-	if _, err := conn.Write(append(hello, frame(kindHeaders, endStreamAndHeaders, 1, headers)...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write(append(hello, frame(kindHeaders, endStreamAndHeaders, 1, headers)...)))(t)
 	select {
 	case <-st.begun:
 	case <-time.After(soon):

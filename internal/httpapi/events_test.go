@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // soon is how long a test waits for what will happen; generous, since machines
@@ -86,18 +87,12 @@ func (st *stage) listen(t *testing.T, headers ...string) *listener {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 	t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, "GET", st.url(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, "GET", st.url(), nil))(t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Set(name, value)
 	}
-	answer, err := st.http.Client().Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(st.http.Client().Do(request))(t)
 	t.Cleanup(func() { answer.Body.Close() })
 	return &listener{t: t, answer: answer, lines: bufio.NewReader(answer.Body)}
 }
@@ -272,10 +267,7 @@ func TestEventStreamHeartbeat(t *testing.T) {
 	st := newStage(t, o, false)
 	l := st.listen(t)
 	for beats := 0; beats < 3; {
-		block, err := l.next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		block := must.Get(l.next())(t)
 		if block == ":\n" {
 			beats++
 		}
@@ -290,18 +282,13 @@ func TestEventStreamDropsSlowReaders(t *testing.T) {
 		o.Patience, o.PerAddress = time.Second, 2
 		st := newStage(t, o, secure)
 		var d net.Dialer
-		conn, err := d.DialContext(t.Context(), "tcp", st.http.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(d.DialContext(t.Context(), "tcp", st.http.Listener.Addr().String()))(t)
 		defer conn.Close()
 		_ = conn.(*net.TCPConn).SetReadBuffer(4096)
 		if secure { // HTTP/1 over TLS
 			conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 		}
-		if _, err := io.WriteString(conn, "GET /v1/sales/phone/events HTTP/1.1\r\nHost: shop.example\r\n\r\n"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, "GET /v1/sales/phone/events HTTP/1.1\r\nHost: shop.example\r\n\r\n"))(t)
 		await(t, "the slow reader is in", func() bool { return st.Streams() == 1 })
 		reader := st.listen(t)
 		reader.until(10, sluice.StateOpen)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // events reads the feed after an event, in pages, until there are n, and
@@ -21,9 +22,7 @@ func (s *shop) events(after string, n, limit int) (all []api.Event, next string)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		a := s.must(s.admin("GET", fmt.Sprintf("/v1/admin/events?after=%s&limit=%d", after, limit), ""), 200)
 		var page api.EventPage
-		if err := json.Unmarshal([]byte(a.body), &page); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, json.Unmarshal([]byte(a.body), &page))
 		if len(page.Events) > limit {
 			s.t.Fatalf("a page of %d events, limit %d", len(page.Events), limit)
 		}
@@ -77,9 +76,7 @@ func TestFeed(t *testing.T) {
 		t.Errorf("events %+v, %+v", created, paid[1].Data)
 	}
 	var shown api.Order
-	if err := json.Unmarshal([]byte(s.must(s.admin("GET", "/v1/admin/orders/"+id, ""), 200).body), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(s.must(s.admin("GET", "/v1/admin/orders/"+id, ""), 200).body), &shown))
 	if diff := cmp.Diff(&shown, now); diff != "" {
 		t.Errorf("the order (-by the API +by the event):\n%s", diff)
 	}
@@ -108,12 +105,9 @@ func TestFeed(t *testing.T) {
 // A reader goes on after the event of a refused payment when the buyer was erased since.
 func TestFeedGoesOnAfterErasure(t *testing.T) {
 	t.Parallel()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()

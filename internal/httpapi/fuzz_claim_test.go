@@ -19,18 +19,16 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // fuzzedShop is an engine with the sales phone, which has units for everybody,
 // and early, which is not open.
 func fuzzedShop(f *testing.F) *engine.Engine {
-	e, err := engine.Open(context.Background(), engine.Config{
+	e := must.Get(engine.Open(context.Background(), engine.Config{
 		DataDir: f.TempDir(), AdminKeys: testAdmins, BuyerSecret: "the shop's secret, long enough", Reconcile: -1,
 		CORSOrigins: []string{"https://shop.example"},
-	})
-	if err != nil {
-		f.Fatal(err)
-	}
+	}))(f)
 	f.Cleanup(func() { _ = e.Close(context.Background()) })
 	for _, sale := range []string{
 		saleJSON("phone", "total=null", "max_per_buyer=null", "max_orders_per_buyer=null"),
@@ -105,12 +103,9 @@ func FuzzClaims(f *testing.F) {
 	buyer := 0
 	f.Fuzz(func(t *testing.T, sale, key, body, ticket string) {
 		buyer++
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
+		token := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
 			jwt.MapClaims{"sub": strconv.Itoa(buyer), "exp": time.Now().Add(time.Hour).Unix()}).
-			SignedString([]byte("the shop's secret, long enough"))
-		if err != nil {
-			t.Fatal(err)
-		}
+			SignedString([]byte("the shop's secret, long enough")))(t)
 		send := func(method, path, body string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(method, "/", strings.NewReader(body))
 			r.URL.Path = path
@@ -175,9 +170,7 @@ func FuzzClaims(f *testing.F) {
 		}
 		var kept any
 		if order.Meta != nil {
-			if err := json.Unmarshal(order.Meta, &kept); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal(order.Meta, &kept))
 		}
 		if sent, got := compactJSON(t, meta), compactJSON(t, kept); sent != got {
 			t.Fatalf("the order's meta is %s, sent was %s", got, sent)
@@ -186,10 +179,7 @@ func FuzzClaims(f *testing.F) {
 }
 
 func compactJSON(t *testing.T, v any) string {
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	return string(text)
 }
 
@@ -236,10 +226,7 @@ func FuzzReadingHeaders(f *testing.F) {
 				if !strings.Contains(strings.ToLower(encoding), "gzip") && !strings.Contains(encoding, "*") {
 					t.Errorf("gzip for %q", encoding)
 				}
-				unzipped, err := gzip.NewReader(body)
-				if err != nil {
-					t.Fatal(err)
-				}
+				unzipped := must.Get(gzip.NewReader(body))(t)
 				body = unzipped
 			}
 			if got, err := io.ReadAll(body); err != nil || string(got) != plain.Body.String() {

@@ -13,15 +13,13 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Whatever stands in Authorization headers, only the keys and tokens that are
 // good let anybody in.
 func FuzzAuthorization(f *testing.F) {
-	admins, err := auth.NewAdmins("", testAdmins)
-	if err != nil {
-		f.Fatal(err)
-	}
+	admins := must.Get(auth.NewAdmins("", testAdmins))(f)
 	handler := httpapi.New(httpapi.Options{
 		Admins: admins, Buyers: auth.NewVerifier(auth.Options{Secret: []byte("the shop's secret, long enough")}),
 		Store: &forgetful{},

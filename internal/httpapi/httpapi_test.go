@@ -14,6 +14,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // shop is a running engine with its HTTP API on a real socket.
@@ -26,10 +27,7 @@ type shop struct {
 
 func open(t *testing.T) *shop {
 	dir := t.TempDir()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()
@@ -56,23 +54,14 @@ func (a answer) text(field string) string {
 // do sends a request; headers are "Name: value".
 func (s *shop) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(s.t)
 	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(response.Body))(s.t)
 	a := answer{status: response.StatusCode, header: response.Header, body: string(content)}
 	_ = json.Unmarshal(content, &a.fields)
 	return a
@@ -86,10 +75,7 @@ func (s *shop) admin(method, path, body string) answer {
 // token signs a token with the shop's secret.
 func (s *shop) token(claims jwt.MapClaims) string {
 	s.t.Helper()
-	signed, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(s.engine.BuyerSecret()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	signed := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString([]byte(s.engine.BuyerSecret())))(s.t)
 	return signed
 }
 
@@ -410,21 +396,12 @@ func TestTokens(t *testing.T) {
 	s := open(t)
 	s.must(s.create("phone"), 201)
 	hour := time.Now().Add(time.Hour).Unix()
-	forged, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
-		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte("another secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	none, err := jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString(
-		jwt.UnsafeAllowNoneSignatureType)
-	if err != nil {
-		t.Fatal(err)
-	}
-	longer, err := jwt.NewWithClaims(jwt.SigningMethodHS512,
-		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte(s.engine.BuyerSecret()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	forged := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
+		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte("another secret")))(t)
+	none := must.Get(jwt.NewWithClaims(jwt.SigningMethodNone, jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString(
+		jwt.UnsafeAllowNoneSignatureType))(t)
+	longer := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS512,
+		jwt.MapClaims{"sub": "eve", "exp": hour}).SignedString([]byte(s.engine.BuyerSecret())))(t)
 	good := s.token(jwt.MapClaims{"sub": "eve", "exp": hour})
 	for _, c := range []struct {
 		name, header string

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -27,10 +28,7 @@ func TestNoAddressIsKept(t *testing.T) {
 	}
 	found := false
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must.Get(os.ReadFile(file))(t)
 		if bytes.Contains(content, []byte("203.0.113")) {
 			t.Errorf("%s has the address", filepath.Base(file))
 		}

@@ -17,20 +17,16 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var update = flag.Bool("update", false, "write openapi.json or reference.html again")
 
 // The document that is served is made of the one that people edit.
 func TestDocumentIsCurrent(t *testing.T) {
-	text, err := os.ReadFile("openapi.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("openapi.yaml"))(t)
 	var source yaml.Node
-	if err := yaml.Unmarshal(text, &source); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal(text, &source))
 	top := source.Content[0]
 	for i := 0; i < len(top.Content); i += 2 {
 		switch top.Content[i].Value {
@@ -50,9 +46,7 @@ func TestDocumentIsCurrent(t *testing.T) {
 	writeJSONOf(t, &made, top)
 	made.WriteByte('\n')
 	if *update {
-		if err := os.WriteFile("openapi.json", made.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile("openapi.json", made.Bytes(), 0o600))
 		return
 	}
 	if !bytes.Equal(made.Bytes(), openAPIText) {
@@ -122,10 +116,7 @@ func members(n *yaml.Node) (all [][2]*yaml.Node) {
 
 func inJSON(t *testing.T, v any) string {
 	t.Helper()
-	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(v))(t)
 	return string(text)
 }
 
@@ -133,9 +124,7 @@ func inJSON(t *testing.T, v any) string {
 func servedDocument(t *testing.T) *document {
 	t.Helper()
 	doc := &document{}
-	if err := json.Unmarshal(openAPIText, doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(openAPIText, doc))
 	return doc
 }
 

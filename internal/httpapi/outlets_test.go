@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A reader who leaves an event stream, in whatever way, gives the place, the
@@ -40,25 +42,18 @@ func TestReadersWhoLeaveAreNoticed(t *testing.T) {
 				o := quick
 				o.Heartbeat = time.Hour
 				st := newDeadStage(t, o, secure, func(h http.Handler) *http.Server { return NewServer(h, limit) })
-				socket, err := net.Dial("tcp", st.http.Listener.Addr().String())
-				if err != nil {
-					t.Fatal(err)
-				}
+				socket := must.Get(net.Dial("tcp", st.http.Listener.Addr().String()))(t)
 				defer socket.Close()
 				conn := socket
 				if secure {
 					conn = tls.Client(socket, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 				}
 				_ = conn.SetDeadline(time.Now().Add(soon))
-				if _, err := io.WriteString(conn, request); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(conn, request))(t)
 				if _, err := bufio.NewReader(conn).ReadString('}'); err != nil { // the event
 					t.Fatal(err)
 				}
-				if err := leave(conn, socket.(*net.TCPConn)); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, leave(conn, socket.(*net.TCPConn)))
 				await(t, "the place is free", func() bool {
 					open, _ := limit.Counts()
 					return st.Streams() == 0 && open == 0

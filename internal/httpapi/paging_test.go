@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Every list of the merchant's comes page by page: each thing once, however the pages
@@ -34,9 +35,7 @@ func TestListsPageByPage(t *testing.T) {
 				}
 				path := "/v1/admin/" + name + "?" + url.Values{"cursor": {cursor}, "limit": {limit}}.Encode()
 				answer := s.must(s.admin("GET", path, ""), 200)
-				if err := json.Unmarshal([]byte(answer.body), &page); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, json.Unmarshal([]byte(answer.body), &page))
 				for _, each := range append(page.Sales, page.Webhooks...) {
 					got = append(got, each.ID)
 				}
@@ -74,9 +73,7 @@ func TestWebhookTest(t *testing.T) {
 	path := "/v1/admin/webhooks/" + id
 	s.must(s.admin("POST", path+"/disable", ""), 200)
 	try := func() (tested api.WebhookTested) {
-		if err := json.Unmarshal([]byte(s.must(s.admin("POST", path+"/test", ""), 200).body), &tested); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(s.must(s.admin("POST", path+"/test", ""), 200).body), &tested))
 		return tested
 	}
 	status <- 204

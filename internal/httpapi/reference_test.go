@@ -14,30 +14,25 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The reference for people says what the document says.
 func TestReferenceIsCurrent(t *testing.T) {
 	var doc document
-	if err := json.Unmarshal(openAPIText, &doc); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(openAPIText, &doc))
 	page := template.Must(template.New("reference.tmpl.html").Funcs(template.FuncMap{"fields": doc.fields}).
 		ParseFiles("reference.tmpl.html"))
 	var made bytes.Buffer
-	if err := page.Execute(&made, struct {
+	must.Succeed(t, page.Execute(&made, struct {
 		*document
 		Style  template.CSS
 		Script template.JS
 		Groups []referenceGroup
 		Codes  []referenceCode
-	}{&doc, template.CSS(referenceStyle), template.JS(referenceScript), doc.groups(), referenceCodes(t)}); err != nil {
-		t.Fatal(err)
-	}
+	}{&doc, template.CSS(referenceStyle), template.JS(referenceScript), doc.groups(), referenceCodes(t)}))
 	if *update {
-		if err := os.WriteFile("reference.html", made.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile("reference.html", made.Bytes(), 0o600))
 		return
 	}
 	if !bytes.Equal(made.Bytes(), referenceText) {
@@ -245,10 +240,7 @@ type referenceCode struct {
 // referenceCodes are the codes of problems, in the order of docs/codes.md.
 func referenceCodes(t *testing.T) (all []referenceCode) {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/codes.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/codes.md"))(t)
 	row := regexp.MustCompile("(?m)^(?:\\| \\d+ )?\\| (`[a-z_`/ ]+`) \\| \\d[^|]*\\| ([^|]+) \\|")
 	link, code := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`), regexp.MustCompile("`([^`]*)`")
 	explained := map[string]bool{sluice.Accepted.String(): true} // no problem

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // docs/codes.md has every code with its number and status, and no other; in Chinese, too.
@@ -21,10 +22,7 @@ func TestCodesAreDocumented(t *testing.T) {
 }
 
 func codesAreDocumented(t *testing.T, page string) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", page)))(t)
 	documented := map[string]int{} // status by code
 	numbers := map[string]int{}
 	for line := range strings.Lines(string(text)) {

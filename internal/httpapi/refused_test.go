@@ -19,6 +19,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // logText is what a server has logged.
@@ -53,10 +54,7 @@ func openLogged(t *testing.T, cfg engine.Config) (*shop, *logText) {
 	t.Helper()
 	log := &logText{}
 	cfg.DataDir, cfg.Log = t.TempDir(), slog.New(slog.NewTextHandler(log, nil))
-	e, err := engine.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()
@@ -86,11 +84,8 @@ func TestRefusedClaimsAreSeen(t *testing.T) {
 	s.must(s.create("list", `eligibility="list"`), 201)
 	s.must(s.create("lonely"), 201)
 	bearer := func(secret string, expires time.Duration) string {
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256,
-			jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(expires).Unix()}).SignedString([]byte(secret))
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256,
+			jwt.MapClaims{"sub": "ann", "exp": time.Now().Add(expires).Unix()}).SignedString([]byte(secret)))(t)
 		return "Authorization: Bearer " + token
 	}
 	good, key := s.auth("ann"), "Idempotency-Key: attempt-1"
@@ -204,10 +199,7 @@ func TestMadeUpSalesCostNothing(t *testing.T) {
 
 // docs/operating.md says of each reason what it means and what to do.
 func TestReasonsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/operating.md"))(t)
 	_, table, _ := strings.Cut(string(text), "#### Why a claim is refused")
 	table, _, _ = strings.Cut(table, "\n#")
 	for _, reason := range httpapi.RefusalReasons() {
@@ -228,9 +220,7 @@ func TestStrangersFailNoCheck(t *testing.T) {
 		t.Helper()
 		var found api.SaleCheck
 		a := s.must(s.admin("GET", "/v1/admin/sales/phone/check", ""), 200)
-		if err := json.Unmarshal([]byte(a.body), &found); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(a.body), &found))
 		all := map[string]api.Check{}
 		for _, c := range found.Checks {
 			all[c.Name] = c

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
@@ -165,10 +166,7 @@ func TestRulesOfASale(t *testing.T) {
 
 			// What is shown can be sent back.
 			shown := adminSaleMessage(&sale, &sluice.Reading{})
-			text, err := json.Marshal(shown.Rules)
-			if err != nil {
-				t.Fatal(err)
-			}
+			text := must.Get(json.Marshal(shown.Rules))(t)
 			var back api.PatchSale
 			if err := api.Decode(text, &back); err != nil {
 				t.Fatalf("%s: %v", text, err)
@@ -185,12 +183,7 @@ func TestRulesOfASale(t *testing.T) {
 func aSale(t *testing.T) sluice.Sale {
 	t.Helper()
 	var c api.CreateSale
-	if err := api.Decode([]byte(goodSale), &c); err != nil {
-		t.Fatal(err)
-	}
-	s, err := c.Domain(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, api.Decode([]byte(goodSale), &c))
+	s := must.Get(c.Domain(nil))(t)
 	return s
 }

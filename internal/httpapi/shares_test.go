@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A thousand requests for the databases at the same time: few are asked at a time,
@@ -191,10 +192,7 @@ func TestOneBuyersRequestsAtATime(t *testing.T) {
 	answers := make(chan *httptest.ResponseRecorder, 2*buyerRequests)
 	ask := func(buyer string) {
 		claims := jwt.MapClaims{"sub": buyer, "exp": time.Now().Add(time.Minute).Unix()}
-		token, err := jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		token := must.Get(jwt.NewWithClaims(jwt.SigningMethodHS256, claims).SignedString(secret))(t)
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		asking.Go(func() {

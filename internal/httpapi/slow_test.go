@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // slowServer is the API's own server on a real listener, with its limits made
@@ -54,10 +55,7 @@ func slowly(t *testing.T, handler http.Handler, replaced bool) (address string) 
 		mux.Handle("/", handler)
 		server.Handler = mux
 	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -71,14 +69,9 @@ func slowly(t *testing.T, handler http.Handler, replaced bool) (address string) 
 
 func dial(t *testing.T, address string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, conn.SetReadDeadline(time.Now().Add(time.Minute)))
 	return conn
 }
 
@@ -223,9 +216,7 @@ func TestRefusalsDoNotWaitForBodies(t *testing.T) {
 					conn, end := net.Pipe()
 					listener <- end
 					begin := time.Now()
-					if _, err := io.WriteString(conn, c.request); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(io.WriteString(conn, c.request))(t)
 					answers := bufio.NewReader(conn)
 					answer, err := http.ReadResponse(answers, nil)
 					if err != nil {
@@ -276,9 +267,7 @@ func TestShutdownWaitsForNoClient(t *testing.T) {
 				go func() { _ = server.Serve(listener) }()
 				conn, end := net.Pipe()
 				listener <- end
-				if _, err := io.WriteString(conn, c.request); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(io.WriteString(conn, c.request))(t)
 				answered := make(chan bool, 1)
 				go func() {
 					text, _ := io.ReadAll(conn)
@@ -329,9 +318,7 @@ func TestDeadlinesEndWithTheirRequest(t *testing.T) {
 		listener <- end
 		answers := bufio.NewReader(conn)
 		ask := func(path string) (*http.Response, error) {
-			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
 			return http.ReadResponse(answers, nil)
 		}
 		for _, path := range []string{"/short", "/", "/long", "/", "/works"} {
@@ -376,23 +363,14 @@ func slowRequestsOfHTTP2(t *testing.T, before bool) {
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	if before {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		go func() { _ = server.Config.Serve(listener) }() // until the server is closed
-		answer, err := http.Get("http://" + listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.Get("http://" + listener.Addr().String()))(t)
 		answer.Body.Close()
 	}
 	for _, path := range []string{"/body", "/answer"} {
 		body, never := io.Pipe()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+path, body))(t)
 		if path == "/answer" {
 			request.Body = nil
 		}
@@ -433,9 +411,7 @@ func TestReadersWhoDoNotReadAreShed(t *testing.T) {
 		freed <- err
 	}))
 	conn := dial(t, address)
-	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"))(t)
 	if _, err := bufio.NewReaderSize(conn, 16).ReadByte(); err != nil { // it has begun
 		t.Fatal(err)
 	}
@@ -471,9 +447,7 @@ func TestUploadsMayTakeLonger(t *testing.T) {
 	conn := dial(t, address)
 	send := func(text string) {
 		t.Helper()
-		if _, err := io.WriteString(conn, text); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(io.WriteString(conn, text))(t)
 	}
 	send("PUT /v1/admin/sales/phone/lists/deny HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: " +
 		"text/plain\r\nContent-Length: 12\r\n" +

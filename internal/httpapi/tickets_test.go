@@ -15,6 +15,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/tickets"
 )
 
@@ -98,10 +99,7 @@ func TestClaimsWantTickets(t *testing.T) {
 	s.must(s.create("phones", `ticket={"before_s":60}`, "total=100"), 201)
 	s.must(s.create("tablets", `ticket={"before_s":60}`), 201)
 	good := s.must(s.ticket("phones", "ann", "{}"), 200).text("ticket")
-	keys, err := tickets.NewKeys(s.engine.BuyerSecret(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(tickets.NewKeys(s.engine.BuyerSecret(), ""))(t)
 	expired, _ := keys.Ticket("phones", "ann", time.Now().Add(-time.Hour), time.Now().Add(-time.Hour))
 
 	s.refusedFor(s.claim("phones", "ann", "key-00000001"), "ticket_missing")
@@ -157,15 +155,9 @@ func TestChallenges(t *testing.T) {
 		return s.ticket("phones", buyer, fmt.Sprintf(`{"challenge":%q,"nonce":%q}`, challenge, nonce))
 	}
 	c := ask("ann")
-	nonce, err := tickets.Solve(t.Context(), c.Challenge, 8)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nonce := must.Get(tickets.Solve(t.Context(), c.Challenge, 8))(t)
 	n, _ := strconv.Atoi(nonce)
-	keys, err := tickets.NewKeys(s.engine.BuyerSecret(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	keys := must.Get(tickets.NewKeys(s.engine.BuyerSecret(), ""))(t)
 	old, _ := keys.Challenge("phones", "ann", 8, time.Now().Add(-time.Hour))
 	s.refusedFor(s.ticket("phones", "ann", ""), "challenge_missing")
 	s.refusedFor(hand("ann", "nonsense", nonce), "challenge_invalid")
@@ -384,9 +376,7 @@ func TestSaleCheck(t *testing.T) {
 		t.Helper()
 		a := s.must(s.admin("GET", "/v1/admin/sales/"+sale+"/check", ""), 200)
 		var c api.SaleCheck
-		if err := json.Unmarshal([]byte(a.body), &c); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(a.body), &c))
 		all := map[string]api.CheckStatus{}
 		for _, check := range c.Checks {
 			all[check.Name] = check.Status

@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // offLedger is a ledger whose clock is off against this machine's, with one
@@ -78,10 +79,7 @@ func TestTimeIsTheLedgers(t *testing.T) {
 		between("before it was read", before, tell(), time.Now())
 
 		asked := time.Now()
-		view, err := board.Reload(t.Context(), "phone")
-		if err != nil {
-			t.Fatal(err)
-		}
+		view := must.Get(board.Reload(t.Context(), "phone"))(t)
 		doubt := time.Since(asked)
 		if got := view.Body.(*saleBody).sale.State; got != sluice.StateOpen {
 			t.Fatalf("the sale is %s, want open", got)
@@ -114,10 +112,7 @@ func TestSaleCheckOfClocks(t *testing.T) {
 			ledger := &offLedger{off: c.ledger, opens: time.Now().Add(c.ledger).Truncate(time.Millisecond)}
 			store := offStore{ledger: ledger, off: c.store}
 			board := admission.NewBoard(ledger, store, admission.BoardOptions{Encode: EncodeSale})
-			view, err := board.Reload(t.Context(), "phone")
-			if err != nil {
-				t.Fatal(err)
-			}
+			view := must.Get(board.Reload(t.Context(), "phone"))(t)
 			check := &saleCheck{server: New(Options{Board: board, Ledger: ledger, Store: store}), view: view}
 			check.ledgerClock(t.Context())
 			check.storeClock(t.Context())

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // TypeScript's names of what is in the API's bodies are made of the document: after
@@ -25,9 +27,7 @@ func TestTypesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(text, &document); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(text, &document))
 	var made bytes.Buffer
 	made.WriteString("// Made from the OpenAPI document by `go test ./internal/httpapi -run Current -update`.\n")
 	all := document.Components.Schemas
@@ -35,9 +35,7 @@ func TestTypesAreCurrent(t *testing.T) {
 		fmt.Fprintf(&made, "\nexport interface %s %s\n", name, all[name].typescript(""))
 	}
 	if *update {
-		if err := os.WriteFile(file, made.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, made.Bytes(), 0o600))
 		return
 	}
 	if had, err := os.ReadFile(file); err != nil || !bytes.Equal(had, made.Bytes()) {

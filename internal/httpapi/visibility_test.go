@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // until waits for what a setting does within seconds.
@@ -24,10 +26,7 @@ func (s *shop) until(what string, reached func() bool) {
 func event(t *testing.T, lines *bufio.Reader) string {
 	t.Helper()
 	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := must.Get(lines.ReadString('\n'))(t)
 		if strings.HasPrefix(line, "data: ") {
 			return line
 		}
@@ -39,14 +38,8 @@ func (s *shop) listen(sale string) (ended func(why string)) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
 	s.t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/sales/"+sale+"/events", nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	stream, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, s.url+"/v1/sales/"+sale+"/events", nil))(s.t)
+	stream := must.Get(http.DefaultClient.Do(request))(s.t)
 	s.t.Cleanup(func() { stream.Body.Close() })
 	lines := bufio.NewReader(stream.Body)
 	if first := event(s.t, lines); !strings.Contains(first, `"id":"`+sale+`"`) {
@@ -148,10 +141,7 @@ func TestAvailabilityThatIsKept(t *testing.T) {
 			}
 			before, list := read(), s.do("GET", "/v1/sales", "")
 			page := s.must(s.do("GET", "/s/phone", ""), 200)
-			stream, err := http.Get(s.url + "/v1/sales/phone/events")
-			if err != nil {
-				t.Fatal(err)
-			}
+			stream := must.Get(http.Get(s.url + "/v1/sales/phone/events"))(t)
 			defer stream.Body.Close()
 			lines := bufio.NewReader(stream.Body)
 			if first := event(t, lines); strings.TrimSpace(first) != "data: "+strings.TrimSpace(before.body) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -30,15 +31,9 @@ func newRedis(t testing.TB) Open {
 
 // unlink removes the keys of a test.
 func unlink(t testing.TB, url, pattern string) {
-	option, err := rueidis.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	option := must.Get(rueidis.ParseURL(url))(t)
 	option.DisableCache = true
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rueidis.NewClient(option))(t)
 	defer client.Close()
 	ctx := context.Background()
 	for cursor := uint64(0); ; {
@@ -71,14 +66,8 @@ func TestLedgersAgree(t *testing.T) {
 // TestEquivalentCatches: two ledgers that differ in one answer are not the same.
 func TestEquivalentCatches(t *testing.T) {
 	script := newScript(1, scriptSteps)
-	a, err := play(t, variant{}, newSQLite(t), script, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := play(t, variant{Batch: 64}, newSQLite(t), script, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(play(t, variant{}, newSQLite(t), script, 1))(t)
+	b := must.Get(play(t, variant{Batch: 64}, newSQLite(t), script, 1))(t)
 	if d := diff(a.said, b.said); d != "" {
 		t.Errorf("not the same with batches of 64:\n%s", d)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -17,10 +18,7 @@ func newSQLite(t testing.TB) Open {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	return func(t testing.TB, node string, clock *Clock) sluice.Ledger {
 		t.Helper()
-		l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now}))(t)
 		t.Cleanup(func() { l.Close() })
 		return l
 	}

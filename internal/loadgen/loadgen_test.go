@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -120,14 +121,8 @@ func rush(t *testing.T, h http.Handler, edit func(*Options)) (*Outcome, *Crowd) 
 	if edit != nil {
 		edit(&o)
 	}
-	c, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := c.Rush(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(o))(t)
+	out := must.Get(c.Rush(t.Context()))(t)
 	return out, c
 }
 
@@ -349,10 +344,7 @@ func TestErrorsAreTriesWithoutADecision(t *testing.T) {
 	t.Run("no listener", func(t *testing.T) {
 		srv := httptest.NewServer(nil)
 		srv.Close()
-		c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 3, Secret: secret, RetryFor: 50 * time.Millisecond})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(New(Options{URL: srv.URL, Sale: "s1", Buyers: 3, Secret: secret, RetryFor: 50 * time.Millisecond}))(t)
 		out, _ := c.Rush(t.Context())
 		if out.Errors != 3 || out.ErrorReasons["no connection: connection refused"] != 3 {
 			t.Errorf("%+v", out.Result)
@@ -394,10 +386,7 @@ func TestCancelEndsTheRush(t *testing.T) {
 		hang(w, r)
 	}))
 	defer srv.Close()
-	c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 10, Secret: secret})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Options{URL: srv.URL, Sale: "s1", Buyers: 10, Secret: secret}))(t)
 	out, err := c.Rush(ctx)
 	if err != context.Canceled || out.Errors != 0 || len(out.Decisions) != 0 {
 		t.Errorf("%v, %+v", err, out.Result)
@@ -414,13 +403,10 @@ func TestTLSAndChunks(t *testing.T) {
 	})
 	srv := httptest.NewTLSServer(chunked)
 	defer srv.Close()
-	c, err := New(Options{
+	c := must.Get(New(Options{
 		URL: srv.URL, Sale: "s1", Tokens: []string{"a", "b", "c"},
 		TLS: srv.Client().Transport.(*http.Transport).TLSClientConfig,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	out, err := c.Rush(t.Context())
 	if err != nil || out.Decisions[sluice.Accepted] != 3 || out.Buyers != 3 {
 		t.Errorf("%v, %+v", err, out.Result)

@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // store is a real embedded server, and how often each path was asked for.
@@ -62,17 +63,14 @@ func openStore(t *testing.T) *store {
 // sell creates the sale s1 of 40 units, one per buyer.
 func (s *store) sell(opens time.Time, rules sluice.Rules) {
 	s.t.Helper()
-	_, err := s.engine.Control().Create(s.t.Context(), sluice.Sale{
+	must.Get(s.engine.Control().Create(s.t.Context(), sluice.Sale{
 		ID: "s1", SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
 		Terms: sluice.Terms{
 			Version: 1, Total: 40, MaxPerBuyer: 1, MaxOrders: 10,
 			OpensAt: opens.UTC().Truncate(time.Millisecond),
 		},
 		PaymentWindow: time.Minute, PaymentGrace: time.Second, Rules: rules,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 }
 
 // window is what the server says of its sale.
@@ -93,14 +91,8 @@ func (s *store) crowd(edit func(*Options)) (*Crowd, *Outcome) {
 		Secret: []byte(s.engine.BuyerSecret()),
 	}
 	edit(&o)
-	c, err := New(o)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	out, err := c.Rush(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := must.Get(New(o))(s.t)
+	out := must.Get(c.Rush(s.t.Context()))(s.t)
 	return c, out
 }
 
@@ -164,18 +156,12 @@ func TestTicketsThatAreNotAskedForAnyMore(t *testing.T) {
 	s := openStore(t)
 	s.sell(longAgo, sluice.Rules{})
 	for _, work := range []bool{false, true} {
-		c, err := New(Options{
+		c := must.Get(New(Options{
 			URL: s.http.URL, Sale: "s1", Buyers: 20, Connections: 1, Secret: []byte(s.engine.BuyerSecret()),
 			Seed: map[bool]uint64{true: 1}[work], Tickets: &TicketWindow{TicketsFrom: longAgo, Opens: longAgo},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		c.wallet.work.Store(work)
-		out, err := c.Rush(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(c.Rush(t.Context()))(t)
 		// The answer to the first one says that no proof is needed.
 		want := map[bool]int64{false: 20, true: 21}[work]
 		if got := out.Tickets; got.Requests != want || got.HandedOut != 0 || got.Errors != 0 || len(got.Refused) != 0 ||
@@ -454,18 +440,12 @@ func TestTooEarlyIsTriedAgain(t *testing.T) {
 		d := &doorman{shop: newShop(t, 10), asked: map[string]int{}, early: func(n int) bool { return n <= 10 }}
 		srv := httptest.NewServer(d)
 		defer srv.Close()
-		c, err := New(Options{
+		c := must.Get(New(Options{
 			URL: srv.URL + "/base", Sale: "s1", Buyers: 10, Connections: 4, Secret: secret,
 			Tickets: &TicketWindow{TicketsFrom: longAgo, Opens: time.Now().Add(-time.Second)},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		c.early = within
-		out, err := c.Rush(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(c.Rush(t.Context()))(t)
 		if within == 0 && out.Decisions[sluice.NotOpen] != 10 || within > 0 &&
 			(out.Decisions[sluice.Accepted] != 10 || out.Requests != 20) {
 			t.Errorf("within %s: %+v", within, out.Result)
@@ -496,10 +476,7 @@ func TestCancelEndsTheWayToTickets(t *testing.T) {
 	} {
 		srv := httptest.NewServer(d)
 		defer srv.Close()
-		c, err := New(Options{URL: srv.URL + "/base", Sale: "s1", Buyers: 2, Secret: secret, Tickets: &e})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(New(Options{URL: srv.URL + "/base", Sale: "s1", Buyers: 2, Secret: secret, Tickets: &e}))(t)
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		if out, err := c.Rush(ctx); err == nil || out != nil || len(d.tries) != 0 {
@@ -515,10 +492,7 @@ func TestCancelEndsTheWayToTickets(t *testing.T) {
 	})
 	srv := httptest.NewServer(hard)
 	defer srv.Close()
-	c, err := New(Options{URL: srv.URL, Sale: "s1", Buyers: 20, Secret: secret, Tickets: &TicketWindow{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(New(Options{URL: srv.URL, Sale: "s1", Buyers: 20, Secret: secret, Tickets: &TicketWindow{}}))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := c.Rush(ctx); err == nil {

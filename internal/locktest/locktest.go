@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lock"
 )
@@ -122,10 +123,7 @@ func (s *suite) backend() lock.Backend {
 // lease asks for the lock "x", which must be answered.
 func (s *suite) lease(k lock.Backend, owner string, fence int64, ttl time.Duration) int64 {
 	s.Helper()
-	got, err := k.Lease(s.Context(), "x", owner, fence, ttl)
-	if err != nil {
-		s.Fatal(err)
-	}
+	got := must.Get(k.Lease(s.Context(), "x", owner, fence, ttl))(s)
 	return got
 }
 
@@ -186,9 +184,7 @@ func (s *suite) owners() {
 	if got := s.lease(a, "a", first, time.Hour); got != first {
 		s.Errorf("renewed with the number %d, want %d as before", got, first)
 	}
-	if err := a.Unlease(s.Context(), "x", "a"); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, a.Unlease(s.Context(), "x", "a"))
 	if got := s.lease(a, "a", first, time.Hour); got != 0 {
 		s.Error("a lock that was given back is renewed")
 	}
@@ -202,9 +198,7 @@ func (s *suite) lateRelease() {
 	a, b := s.backend(), s.backend()
 	s.lease(a, "a", 0, ttl)
 	s.wait("the next holder", func() bool { return s.lease(b, "b", 0, time.Hour) != 0 })
-	if err := a.Unlease(s.Context(), "x", "a"); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, a.Unlease(s.Context(), "x", "a"))
 	if s.lease(a, "c", 0, time.Hour) != 0 {
 		s.Error("the release of one has freed the lock of another")
 	}
@@ -233,10 +227,7 @@ func (s *suite) expiry() {
 // when another has it.
 func (s *suite) watchdog() {
 	k := s.backend()
-	held, err := lock.Locker{Backend: k, TTL: ttl, Owner: "a"}.Try(s.Context(), "x")
-	if err != nil {
-		s.Fatal(err)
-	}
+	held := must.Get(lock.Locker{Backend: k, TTL: ttl, Owner: "a"}.Try(s.Context(), "x"))(s)
 	for until := time.Now().Add(2 * ttl); time.Now().Before(until); time.Sleep(ttl / 50) {
 		if held.Context().Err() != nil {
 			s.Fatal(context.Cause(held.Context()))
@@ -312,9 +303,7 @@ func (h *holder) writes(s *suite) int64 {
 func (s *suite) frozen() {
 	h := s.holder()
 	first := h.writes(s)
-	if err := servertest.Freeze(h.Process.Pid); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, servertest.Freeze(h.Process.Pid))
 	k := s.backend()
 	var next int64
 	s.wait("the end of a lock whose holder is frozen", func() bool {
@@ -322,9 +311,7 @@ func (s *suite) frozen() {
 		return next != 0
 	})
 	drain(h.lines)
-	if err := servertest.Thaw(h.Process.Pid); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, servertest.Thaw(h.Process.Pid))
 	late := 0
 	for line := range h.lines {
 		if line == strconv.FormatInt(first, 10) {
@@ -362,9 +349,7 @@ func (s *suite) killed() {
 	if s.lease(k, "b", 0, ttl) != 0 {
 		s.Fatal("two hold the lock")
 	}
-	if err := h.Process.Kill(); err != nil {
-		s.Fatal(err)
-	}
+	must.Succeed(s, h.Process.Kill())
 	killed := time.Now()
 	s.wait("the end of a lock whose holder is dead", func() bool {
 		next := s.lease(k, "b", 0, ttl)

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -49,9 +50,7 @@ func TestGenerated(t *testing.T) {
 	}
 	for file, want := range files {
 		if *update {
-			if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, os.WriteFile(file, []byte(want), 0o644))
 		} else if read(t, file) != want {
 			t.Errorf("%s is not current: go test ./internal/metrics -update", file)
 		}
@@ -154,9 +153,7 @@ func yamlText(t *testing.T, v any) string {
 	var b bytes.Buffer
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(v); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, encoder.Encode(v))
 	return b.String()
 }
 
@@ -181,7 +178,7 @@ func dashboardText(t *testing.T) string {
 		maps.Copy(more, object{"name": name, "type": kind})
 		return more
 	}
-	text, err := json.MarshalIndent(object{
+	text := must.Get(json.MarshalIndent(object{
 		"title": "Sluice", "uid": "sluice", "schemaVersion": 38, "refresh": "10s", "panels": all,
 		"time": object{"from": "now-30m", "to": "now"},
 		"templating": object{"list": []object{
@@ -191,10 +188,7 @@ func dashboardText(t *testing.T) string {
 				"refresh": 2, "includeAll": true, "multi": true, "allValue": ".*",
 			}),
 		}},
-	}, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, "", "  "))(t)
 	return string(text) + "\n"
 }
 
@@ -284,10 +278,7 @@ func TestPromtool(t *testing.T) {
 			t.Fatalf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
-	rules, err := filepath.Abs(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := must.Get(filepath.Abs(rulesFile))(t)
 	run("check", "rules", rules)
 	type object = map[string]any
 	var cases []object
@@ -336,8 +327,6 @@ func TestPromtool(t *testing.T) {
 		"rule_files": []string{rules}, "evaluation_interval": "1m", "tests": cases,
 		"group_eval_order": []string{"sluice recordings", "sluice alerts"},
 	})
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	run("test", "rules", file)
 }

@@ -12,6 +12,7 @@ import (
 	standard "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func message(url string) *Message {
@@ -48,10 +49,7 @@ func TestSignatureVerifies(t *testing.T) {
 	}
 	var hook sluice.Webhook
 	hook.SetKey(m.Key)
-	verifier, err := standard.NewWebhook(hook.Secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	verifier := must.Get(standard.NewWebhook(hook.Secret))(t)
 	if err := verifier.Verify(body, header); err != nil {
 		t.Errorf("it does not verify: %v", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/notify"
 
 	"github.com/sluicehq/sluice"
@@ -35,10 +36,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	s, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{}))(t)
 	w := &world{t: t, store: s, got: map[string][]sluice.Event{}, tries: map[string]int{}}
 	w.answer(func(string, *sluice.Event) (notify.Answer, error) { return notify.Answer{Status: 200}, nil })
 	t.Cleanup(func() {
@@ -53,15 +51,9 @@ func newWorld(t *testing.T) *world {
 			OpensAt: time.UnixMilli(1),
 		}, PaymentWindow: time.Hour,
 	}
-	if _, err := s.CreateSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ConfirmLoad(t.Context(), "phones", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), sale))(t)
+	must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
+	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 1))
 	w.number()
 	return w
 }
@@ -80,10 +72,7 @@ func always(status int) func(string, *sluice.Event) (notify.Answer, error) {
 func (w *world) number() {
 	w.t.Helper()
 	for {
-		n, err := w.store.NumberEvents(w.t.Context(), 1000)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		n := must.Get(w.store.NumberEvents(w.t.Context(), 1000))(w.t)
 		if n == 0 {
 			return
 		}
@@ -105,9 +94,7 @@ func (w *world) orders(n int) (ids []sluice.OrderID) {
 			Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", w.made)), Order: id, Quantity: 1,
 		})
 	}
-	if _, err := w.store.Insert(w.t.Context(), "phones", []sluice.Entry{entry}); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.store.Insert(w.t.Context(), "phones", []sluice.Entry{entry}))(w.t)
 	w.number()
 	return ids
 }
@@ -119,9 +106,7 @@ func (w *world) change(action sluice.Action, ids ...sluice.OrderID) {
 		if action == sluice.Pay {
 			c.PaymentID = "p-of-" + string(id)
 		}
-		if _, err := w.store.Change(w.t.Context(), c); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Get(w.store.Change(w.t.Context(), c))(w.t)
 	}
 	w.number()
 }
@@ -132,9 +117,7 @@ func (w *world) webhook(name string, types ...sluice.EventType) sluice.WebhookID
 	id := sluice.WebhookID("wh_" + name)
 	hook := sluice.Webhook{ID: id, URL: "http://" + name, Types: types}
 	hook.SetKey(make([]byte, 32))
-	if _, err := w.store.CreateWebhook(w.t.Context(), hook); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(w.store.CreateWebhook(w.t.Context(), hook))(w.t)
 	return id
 }
 
@@ -199,10 +182,7 @@ func (w *world) until(what string, holds func() bool) {
 
 func (w *world) show(id sluice.WebhookID) sluice.Webhook {
 	w.t.Helper()
-	hook, err := w.store.Webhook(w.t.Context(), id)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	hook := must.Get(w.store.Webhook(w.t.Context(), id))(w.t)
 	return hook
 }
 
@@ -217,10 +197,7 @@ func (w *world) count(id sluice.WebhookID) (pending, failed int64) {
 
 // served reports whether nothing waits for a webhook.
 func (w *world) served(id sluice.WebhookID) bool {
-	last, err := w.store.LastEvent(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	last := must.Get(w.store.LastEvent(w.t.Context()))(w.t)
 	// The cursor first: what is waited for is written when it moves, and then
 	// becomes less.
 	if w.show(id).Cursor != last {
@@ -246,10 +223,7 @@ func (w *world) mustHave(name string, after int64, wants func(*sluice.Event) boo
 		seen[e.Seq] = true
 	}
 	for {
-		page, err := w.store.Events(w.t.Context(), after, sluice.MaxPage)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		page := must.Get(w.store.Events(w.t.Context(), after, sluice.MaxPage))(w.t)
 		if len(page) == 0 {
 			return
 		}
@@ -376,9 +350,7 @@ func TestOneEventFails(t *testing.T) {
 		time.Until(page[0].NextAt) < 50*time.Minute {
 		t.Fatalf("kept: %+v, %v", page, err)
 	}
-	if err := w.store.ReplayEvent(t.Context(), id, page[0].Event, page[0].Subject); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, w.store.ReplayEvent(t.Context(), id, page[0].Event, page[0].Subject))
 	w.until("it is given up, and the others pass", func() bool {
 		pending, failed := w.count(id)
 		return pending == 0 && failed == 1
@@ -422,9 +394,7 @@ func TestGone(t *testing.T) {
 	}
 	w.orders(20)
 	w.answer(always(200))
-	if _, err := w.store.EnableWebhook(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.EnableWebhook(t.Context(), id))(t)
 	w.until("everything is delivered", func() bool { return w.served(id) })
 	w.mustHave("a", 2, all)
 }
@@ -433,9 +403,7 @@ func TestGone(t *testing.T) {
 // the buyer's pseudonym: a delivery keeps an event's number, and no copy of it.
 func TestErasedBuyer(t *testing.T) {
 	w := newWorld(t)
-	if _, err := w.store.SealSecrets(t.Context(), "0123456789abcdef0123456789abcdef"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.SealSecrets(t.Context(), "0123456789abcdef0123456789abcdef"))(t)
 	id := w.webhook("a")
 	orders := w.orders(2)
 	w.answer(func(_ string, e *sluice.Event) (notify.Answer, error) {
@@ -451,17 +419,12 @@ func TestErasedBuyer(t *testing.T) {
 		return w.served(id) && failed > 0
 	})
 
-	sale, err := w.store.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+	sale := must.Get(w.store.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
 		sale.ClosesAt = time.Now().Add(-time.Hour)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	given := func(sluice.SaleID, []sluice.Release) error { return nil }
-	if _, err := w.store.GiveReleases(t.Context(), 100, given); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.GiveReleases(t.Context(), 100, given))(t)
 	if done, err := w.store.Archive(t.Context(), sale.ID); err != nil || !done {
 		t.Fatalf("archived %v, %v", done, err)
 	}
@@ -472,12 +435,8 @@ func TestErasedBuyer(t *testing.T) {
 	before := len(w.got["http://a"])
 	w.mu.Unlock()
 	w.answer(always(200))
-	if _, err := w.store.ReplayFailed(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.store.ReplayFrom(t.Context(), id, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(w.store.ReplayFailed(t.Context(), id))(t)
+	must.Succeed(t, w.store.ReplayFrom(t.Context(), id, 1))
 	w.number()
 	w.until("everything sent again", func() bool {
 		_, failed := w.count(id)

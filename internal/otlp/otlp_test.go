@@ -22,6 +22,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/otlp"
 	"github.com/sluicehq/sluice/internal/servertest"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
@@ -101,10 +102,7 @@ func open(t *testing.T, cfg engine.Config, tracer engine.Tracer) *engine.Engine 
 	t.Helper()
 	cfg.DataDir, cfg.Tracer, cfg.TraceRatio = t.TempDir(), tracer, 1
 	cfg.WebhookKey, cfg.Abandoned = strings.Repeat("k", 32), 15*time.Second
-	e, err := engine.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
@@ -118,9 +116,7 @@ func openSale(t *testing.T, e *engine.Engine, total int64) {
 	sale := sluice.NewSale(total, sluice.Unlimited)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "phone", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Hour)
-	if _, err := e.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Control().Create(t.Context(), sale))(t)
 }
 
 // claim tries until the sale is loaded.
@@ -138,10 +134,7 @@ func claim(t *testing.T, e *engine.Engine, buyer string) sluice.Decision {
 
 func newExporter(t *testing.T, address string) *otlp.Exporter {
 	t.Helper()
-	e, err := otlp.New(address, "test", silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(otlp.New(address, "test", silent))(t)
 	t.Cleanup(e.Close)
 	return e
 }
@@ -159,10 +152,7 @@ func TestOneTraceFromClaimToStore(t *testing.T) {
 			if name == "redis" {
 				ledger = servertest.StartRedis(t).URL()
 			}
-			store, err := url.Parse(servertest.Postgres(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			store := must.Get(url.Parse(servertest.Postgres(t)))(t)
 			var cut atomic.Bool
 			database := store.Host
 			behind := *store

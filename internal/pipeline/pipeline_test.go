@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
@@ -179,10 +180,7 @@ func (r *rig) accept(entries, size int) []sluice.OrderID {
 				Order: admission.NewOrderID(sale),
 			}
 		}
-		decisions, err := r.ledger.Claim(r.t.Context(), sale, claims)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		decisions := must.Get(r.ledger.Claim(r.t.Context(), sale, claims))(r.t)
 		for _, d := range decisions {
 			if d.Code != sluice.Accepted {
 				r.t.Fatalf("decision %v", d.Code)
@@ -211,10 +209,7 @@ func (r *rig) stored() []sluice.Order {
 
 func (r *rig) backlog() int64 {
 	r.t.Helper()
-	readings, err := r.ledger.Read(context.Background(), []sluice.SaleID{sale})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	readings := must.Get(r.ledger.Read(context.Background(), []sluice.SaleID{sale}))(r.t)
 	return readings[0].Backlog
 }
 
@@ -464,9 +459,7 @@ func TestConflictFencesTheSale(t *testing.T) {
 func TestAStaleEntryIsSetAsideAtOnce(t *testing.T) {
 	r := newRig(t)
 	r.accept(1, 2)
-	if err := r.store.FenceSale(t.Context(), sale, 1, "a person asked for a rebuild"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(t.Context(), sale, 1, "a person asked for a rebuild"))
 	if image, err := r.store.BeginLoad(t.Context(), sale, 0); err != nil || image.Epoch != 2 {
 		t.Fatal(image.Epoch, err)
 	}
@@ -548,9 +541,7 @@ func TestCloseDrains(t *testing.T) {
 	orders := r.accept(50, 5)
 	p := r.pipeline()
 	p.Wake(sale)
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.Close(t.Context()))
 	if r.backlog() != 0 {
 		t.Errorf("backlog %d after Close, want 0", r.backlog())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
 )
 
@@ -93,9 +94,7 @@ func TestMoreGathersInARush(t *testing.T) {
 						p.Wake(id)
 					}
 				}
-				if err := p.Close(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, p.Close(t.Context()))
 				for id, s := range all.sales {
 					claims := 0
 					for _, n := range s.stored {

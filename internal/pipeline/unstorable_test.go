@@ -20,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/loglimit"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -43,19 +44,13 @@ func TestOnARefusalAnEntryOfAQuietSaleIsSetAside(t *testing.T) {
 		l, err := redisledger.Open(t.Context(), redis, redisledger.Options{Node: fmt.Sprint("n", i), Prefix: t.Name()})
 		ledgers[i] = storetest.Kept(t, l, err)
 	}
-	if _, err := store.CreateSale(t.Context(), aSale()); err != nil {
-		t.Fatal(err)
-	}
-	if err := settle.NewLoader(store, ledgers[0]).Load(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.CreateSale(t.Context(), aSale()))(t)
+	must.Succeed(t, settle.NewLoader(store, ledgers[0]).Load(t.Context(), sale))
 	for _, statement := range []string{
 		`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'closed for stocktaking'; END$$`,
 		`CREATE TRIGGER shop BEFORE INSERT ON orders FOR EACH ROW EXECUTE FUNCTION refuse()`,
 	} {
-		if _, err := db.Exec(statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec(statement))(t)
 	}
 	decisions, err := ledgers[0].Claim(t.Context(), sale, []sluice.Claim{{
 		Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: admission.NewOrderID(sale),
@@ -86,9 +81,7 @@ func TestOnARefusalAnEntryOfAQuietSaleIsSetAside(t *testing.T) {
 	if n := inserts.Load(); n < 5 || set.Load() != 1 {
 		t.Errorf("set aside %d times, after %d attempts; want once, after more than 5", set.Load(), n)
 	}
-	if _, err := db.Exec(`DROP FUNCTION refuse() CASCADE`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(`DROP FUNCTION refuse() CASCADE`))(t)
 	replayer := settle.NewReplayer(store, ledgers[0], func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
 	if _, err := replayer.Replay(t.Context(), letters[0].ID); err != nil {
 		t.Error(err)

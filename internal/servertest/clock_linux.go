@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A .c file among the Go files would be compiled with them.
@@ -31,17 +33,12 @@ func StartRedisWithClock(t testing.TB, args ...string) (s *RedisServer, set func
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
-	file, err := os.Create(filepath.Join(dir, "ahead"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(dir, "ahead")))(t)
 	t.Cleanup(func() { file.Close() })
 	set = func(ahead time.Duration) {
 		t.Helper()
 		seconds := binary.NativeEndian.AppendUint64(nil, uint64(ahead/time.Second))
-		if _, err := file.WriteAt(seconds, 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(file.WriteAt(seconds, 0))(t)
 	}
 	set(0)
 	env := []string{"LD_PRELOAD=" + library, "SLUICE_TEST_CLOCK=" + file.Name()}

@@ -3,6 +3,8 @@ package servertest
 import (
 	"database/sql"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestMySQLGivesEachTestItsOwnDatabase(t *testing.T) {
@@ -17,9 +19,7 @@ func TestMySQLGivesEachTestItsOwnDatabase(t *testing.T) {
 
 func TestMySQLComesBackWithItsData(t *testing.T) {
 	server := StartMySQL(t)
-	if _, err := openedMySQL(t, server.URL()).Exec("CREATE TABLE kept (n int)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(openedMySQL(t, server.URL()).Exec("CREATE TABLE kept (n int)"))(t)
 	for name, end := range map[string]func(testing.TB){"stop": server.Stop, "kill": server.Kill} {
 		end(t)
 		if err := openedMySQL(t, server.URL()).Ping(); err == nil {
@@ -34,10 +34,7 @@ func TestMySQLComesBackWithItsData(t *testing.T) {
 
 func openedMySQL(t *testing.T, url string) *sql.DB {
 	t.Helper()
-	db, err := openMySQL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(openMySQL(url))(t)
 	t.Cleanup(func() { db.Close() })
 	return db
 }

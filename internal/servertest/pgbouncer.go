@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // PgBouncer returns what makes a URL of the server lead through a PgBouncer of
@@ -25,15 +27,9 @@ func PgBouncer(t testing.TB, s *PostgresServer) (via func(url string) string) {
 			Unavailable(t, "pgbouncer", "no pgbouncer on the PATH or in /usr/sbin")
 		}
 	}
-	dir, err := os.MkdirTemp("", "sluice-pgbouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "sluice-pgbouncer-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	port, err := FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(FreePort())(t)
 	users := filepath.Join(dir, "users")
 	config := fmt.Sprintf(`[databases]
 * = host=127.0.0.1 port=%d user=%s password=%s
@@ -49,16 +45,11 @@ default_pool_size = 8
 	for path, text := range map[string]string{
 		filepath.Join(dir, "ini"): config, users: strconv.Quote(testUser) + ` ""` + "\n",
 	} {
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	failIf(t, giveToPostgres(dir))
 	via = func(text string) string {
-		u, err := url.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(text))(t)
 		u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 		return u.String()
 	}

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestPostgresGivesEachTestItsOwnSchema(t *testing.T) {
@@ -20,9 +22,7 @@ func TestPostgresGivesEachTestItsOwnSchema(t *testing.T) {
 
 func TestPostgresComesBackWithItsData(t *testing.T) {
 	server := StartPostgres(t)
-	if _, err := connect(t, server.URL()).Exec(t.Context(), "CREATE TABLE kept (n int)"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(connect(t, server.URL()).Exec(t.Context(), "CREATE TABLE kept (n int)"))(t)
 	for name, end := range map[string]func(testing.TB){"stop": server.Stop, "kill": server.Kill} {
 		end(t)
 		if _, err := pgx.Connect(t.Context(), server.URL()); err == nil {
@@ -37,10 +37,7 @@ func TestPostgresComesBackWithItsData(t *testing.T) {
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // redisStartTimeout is how long a Redis may take until it answers, the replay
@@ -111,9 +113,7 @@ func (s *RedisServer) TakeOver(replica *RedisServer) error {
 
 func startOwn(t testing.TB, s *RedisServer) *RedisServer {
 	t.Helper()
-	if err := s.startFirst(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.startFirst())
 	t.Cleanup(func() {
 		s.Kill()
 		os.RemoveAll(s.dir)
@@ -177,9 +177,7 @@ func (s *RedisServer) Start() {
 	if s.cmd != nil {
 		s.t.Fatal("servertest: redis is running already")
 	}
-	if err := s.start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.start())
 }
 
 // startFirst picks the folder and a free port, which another process may take

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // StartSentinel starts a sentinel of the test's own that alone decides when
@@ -41,9 +43,7 @@ func startSentinel(t testing.TB, name, primary string, quorum int, down time.Dur
 	text := fmt.Sprintf(
 		"sentinel monitor %s %s %d\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 5000\n",
 		name, strings.Replace(primary, ":", " ", 1), quorum, name, down.Milliseconds(), name)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, []byte(text), 0o600))
 	return startOwn(t, &RedisServer{t: t, program: redisProgram(t), file: file, args: []string{"--sentinel"}})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -16,9 +17,7 @@ func TestRestock(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 1
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	is := func(total int64) {
 		t.Helper()
 		s, reading := r.sale(), r.reading()
@@ -29,9 +28,7 @@ func TestRestock(t *testing.T) {
 	r.accepted("alice", true)
 	r.accepted("bob", false)
 	for range 2 { // once per id
-		if _, err := r.desk.Restock(ctx, id, "delivery-1", 2); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Restock(ctx, id, "delivery-1", 2))(t)
 		is(3)
 	}
 	r.accepted("bob", true) // it is on again when Restock returns
@@ -53,12 +50,9 @@ func TestRestock(t *testing.T) {
 func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 	r.t.Helper()
 	order := id.Order(fmt.Sprintf("%032x", []byte(buyer)))
-	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{
+	decisions := must.Get(r.ledger.Claim(r.t.Context(), id, []sluice.Claim{
 		{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: order},
-	})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	if got := decisions[0].Code == sluice.Accepted; got != want {
 		r.t.Errorf("%s hears %v, want accepted %v", buyer, decisions[0].Code, want)
 	}
@@ -70,12 +64,8 @@ func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 func TestALoweringIsMadeGoodAfterACrash(t *testing.T) {
 	for _, sold := range []int{3, 8} {
 		r := newRig(t)
-		if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.store.Restock(t.Context(), id, "recall", -5); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+		must.Get(r.store.Restock(t.Context(), id, "recall", -5))(t)
 		for i := range sold {
 			r.accepted(fmt.Sprint("buyer-", i), true)
 		}
@@ -95,10 +85,7 @@ func TestALoweringIsMadeGoodAfterACrash(t *testing.T) {
 // that dies in between leaves it.
 func (r *rig) lowering(restock string, delta int64) sluice.Sale {
 	r.t.Helper()
-	sale, err := r.store.Restock(r.t.Context(), id, restock, delta)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	sale := must.Get(r.store.Restock(r.t.Context(), id, restock, delta))(r.t)
 	return sale
 }
 
@@ -115,9 +102,7 @@ func (r *rig) totals(total, limit, ledger int64) {
 func TestALoweringIsTakenBackOnce(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	for i := range 9 {
 		r.accepted(fmt.Sprint("buyer-", i), true)
 	}
@@ -130,9 +115,7 @@ func TestALoweringIsTakenBackOnce(t *testing.T) {
 		}
 	}
 	for range 2 { // both with the row as it was
-		if _, err := r.loader.Follow(ctx, &seen, new(r.reading())); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.loader.Follow(ctx, &seen, new(r.reading())))(t)
 	}
 	r.totals(10, 10, 10)
 	for range 2 {
@@ -155,9 +138,7 @@ func TestALoweringIsTakenBackOnce(t *testing.T) {
 func TestALoweringTakenBackMeanwhileIsNotDone(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	for i := range 9 {
 		r.accepted(fmt.Sprint("buyer-", i), true)
 	}
@@ -207,15 +188,9 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
-			if _, err := r.desk.Create(t.Context(), phone(time.Hour)); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := r.desk.Restock(t.Context(), id, "done", -1); err != nil {
-				t.Fatal(err)
-			}
-			if err := lose(r); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.desk.Create(t.Context(), phone(time.Hour)))(t)
+			must.Get(r.desk.Restock(t.Context(), id, "done", -1))(t)
+			must.Succeed(t, lose(r))
 			before := r.sale()
 			if _, err := r.desk.Restock(t.Context(), id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) ||
 				errors.Is(err, sluice.ErrLoweringWaits) {
@@ -240,20 +215,14 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 func TestALoweringThatALossOvertakes(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	r.lowering("recall", -4)
 	for i := range 10 {
 		r.accepted(fmt.Sprint("buyer-", i), true)
 	}
-	if err := r.store.FenceSale(ctx, id, 1, "lost: it is"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "lost: it is"))
 	sale := r.sale()
-	if _, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &sale))(t)
 	r.inStep(2)
 	r.totals(10, 10, 10)
 	if s, reading := r.sale(), r.reading(); s.Taken != 10 || reading.Taken != 10 {
@@ -272,43 +241,32 @@ func (r *rig) drain() {
 			}
 			return
 		}
-		if _, err := r.store.Insert(r.t.Context(), id, entries); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Get(r.store.Insert(r.t.Context(), id, entries))(r.t)
 		var ids []string
 		for _, e := range entries {
 			ids = append(ids, e.ID)
 		}
-		if err := r.ledger.Ack(r.t.Context(), id, ids); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Succeed(r.t, r.ledger.Ack(r.t.Context(), id, ids))
 	}
 }
 
 func TestASettledSaleIsArchived(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	order := r.accepted("alice", true)
 	archiver := settle.NewArchiver(r.store, r.ledger, time.Millisecond)
 	step := func() bool {
 		t.Helper()
 		time.Sleep(2 * time.Millisecond) // the retention
 		sale, reading := r.sale(), r.reading()
-		archived, err := archiver.Step(ctx, &sale, &reading)
-		if err != nil {
-			t.Fatal(err)
-		}
+		archived := must.Get(archiver.Step(ctx, &sale, &reading))(t)
 		return archived
 	}
 	if step() {
 		t.Error("an open sale is archived")
 	}
-	if _, err := r.desk.Close(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Close(ctx, id))(t)
 	if step() {
 		t.Error("a sale with an entry in the journal is archived")
 	}
@@ -316,15 +274,11 @@ func TestASettledSaleIsArchived(t *testing.T) {
 	if step() {
 		t.Error("a sale with a pending order is archived")
 	}
-	if _, err := r.store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.store.Change(ctx, sluice.Change{Order: order, Action: sluice.Cancel, By: "test"}))(t)
 	if step() {
 		t.Error("a sale with a release on its way is archived")
 	}
-	if err := settle.NewEnder(r.store, r.ledger, settle.EnderOptions{}).Once(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, settle.NewEnder(r.store, r.ledger, settle.EnderOptions{}).Once(ctx))
 	if !step() {
 		t.Fatal("a settled sale is not archived")
 	}

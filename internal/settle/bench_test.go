@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -40,23 +41,14 @@ func BenchmarkReconcile(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer ledger.Close()
-		store, err := sqlitestore.Open(b.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		store := must.Get(sqlitestore.Open(b.Context(), filepath.Join(dir, "store.db"), sqlitestore.Options{}))(b)
 		defer store.Close()
 		benchReconcile(b, ledger, store)
 	})
 	b.Run("Redis and PostgreSQL", func(b *testing.B) {
-		ledger, err := redisledger.Open(b.Context(), servertest.Redis(b), redisledger.Options{Node: "bench"})
-		if err != nil {
-			b.Fatal(err)
-		}
+		ledger := must.Get(redisledger.Open(b.Context(), servertest.Redis(b), redisledger.Options{Node: "bench"}))(b)
 		defer ledger.Close()
-		store, err := pgstore.Open(b.Context(), servertest.Postgres(b), pgstore.Options{})
-		if err != nil {
-			b.Fatal(err)
-		}
+		store := must.Get(pgstore.Open(b.Context(), servertest.Postgres(b), pgstore.Options{}))(b)
 		defer store.Close()
 		benchReconcile(b, ledger, store)
 	})
@@ -85,12 +77,8 @@ func fillSale(b *testing.B, ledger sluice.Ledger, store sluice.Store, n int) slu
 	id := sluice.SaleID("bench-" + uuid.NewString()[:8])
 	sale := phone(-time.Hour)
 	sale.ID, sale.Total, sale.PaymentWindow = id, int64(n), 24*time.Hour
-	if _, err := store.CreateSale(b.Context(), sale); err != nil {
-		b.Fatal(err)
-	}
-	if err := settle.NewLoader(store, ledger).Load(b.Context(), id); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(store.CreateSale(b.Context(), sale))(b)
+	must.Succeed(b, settle.NewLoader(store, ledger).Load(b.Context(), id))
 	lines := pipeline.New(ledger, store, pipeline.Options{})
 	for at := 0; at < n; at += 1000 {
 		claims := make([]sluice.Claim, min(1000, n-at))
@@ -112,9 +100,7 @@ func fillSale(b *testing.B, ledger sluice.Ledger, store sluice.Store, n int) slu
 		}
 		lines.Wake(id)
 	}
-	if err := lines.Close(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	must.Succeed(b, lines.Close(b.Context()))
 	if stored, err := store.Sale(b.Context(), id); err != nil || stored.Taken != int64(n) {
 		b.Fatalf("%d of %d orders are stored, %v", stored.Taken, n, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -76,9 +77,7 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 4
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	claim := func(buyer string, order int) sluice.Claim {
 		return sluice.Claim{
 			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", order)),
@@ -101,24 +100,16 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 		memory.Decided(id, "a", promised[i:i+1], codes(sluice.Accepted, promised[i]))
 	}
 	for _, e := range slices.Backward(r.waiting()) {
-		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.ledger.Ack(ctx, id, []string{e.ID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+		must.Succeed(t, r.ledger.Ack(ctx, id, []string{e.ID}))
 	}
 	if paused {
-		if _, err := r.desk.Pause(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Pause(ctx, id))(t)
 	}
 	if lost {
 		r.loseLedger()
 	}
-	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "by hand"))
 
 	strange := 0
 	asks := func() {
@@ -164,9 +155,7 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 			ID: "late", Sale: id, Epoch: epoch - 1, Node: "b", Terms: 1, At: decisions[1].At, FirstSeq: 90,
 			Claims: promised[1:2],
 		}
-		if err := r.store.SetAside(ctx, late.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.SetAside(ctx, late.DeadLetter(sluice.ErrStaleEpoch)))
 		now := r.sale()
 		if again, err := settle.NewReplayer(r.store, r.ledger, nil).Pending(ctx, &now); err != nil || !again.IsZero() {
 			t.Errorf("again at %v, %v; want that none is left for Pending", again, err)
@@ -174,9 +163,7 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 		if letters, err := r.store.DeadLetters(ctx, id); err != nil || len(letters) != 3 {
 			t.Errorf("dead letters %+v, %v; want the three", letters, err)
 		}
-		if err := r.store.FenceSale(ctx, id, epoch, "by hand"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.FenceSale(ctx, id, epoch, "by hand"))
 		fenced = r.sale()
 		if done, err := rebuilder().Step(ctx, &fenced); !done || err != nil {
 			t.Fatalf("rebuilt %v, %v", done, err)
@@ -226,9 +213,7 @@ func TestDeadLettersOfAnOlderStore(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 2
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	r.accepted("qa", true)
 	r.accepted("qb", true)
 	old := r.waiting()
@@ -248,9 +233,7 @@ func TestDeadLettersOfAnOlderStore(t *testing.T) {
 	terms.Epoch, terms.LoadedEpoch = 0, 0
 	r.olderStore(terms, nil)
 	for _, e := range append(old, unknown) {
-		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
 	}
 	if !r.verify() {
 		t.Fatal("the older store is not noticed")
@@ -283,9 +266,7 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total, sale.MaxUnpaid, sale.MaxPerBuyer, sale.MaxOrders = 2, 1, 2, 4
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	order := r.accepted("alice", true)
 	r.drain()
 	second := sluice.Claim{Buyer: "alice", Key: "attempt-2", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", 2))}
@@ -293,20 +274,12 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 		t.Fatal(d, err)
 	}
 	e := r.waiting()[0]
-	if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ledger.Ack(ctx, id, []string{e.ID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+	must.Succeed(t, r.ledger.Ack(ctx, id, []string{e.ID}))
 	change := sluice.Change{Order: order, Action: sluice.Cancel, By: "alice", Buyer: "alice"}
-	if _, err := r.store.Change(ctx, change); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.store.Change(ctx, change))(t)
 	r.give()
-	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "by hand"))
 	fenced := r.sale()
 	store := &refusing{r.store, "alice"}
 	if done, err := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), settle.NewMemory(0),
@@ -333,9 +306,7 @@ func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total, sale.MaxPerBuyer = total, 2
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	begun := time.Now().UTC().Truncate(time.Millisecond)
 	for _, i := range []int{3, 1, 2} { // as two ledgers may have accepted them
 		e := sluice.Entry{
@@ -345,13 +316,9 @@ func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 				Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
 			}},
 		}
-		if err := r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
 	}
-	if err := r.store.FenceSale(ctx, id, 1, "by hand"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "by hand"))
 	store := breaks{r.store, new(bool)}
 	fenced := r.sale()
 	if done, err := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), settle.NewMemory(0),
@@ -359,14 +326,9 @@ func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 		t.Fatalf("rebuilt %v, %v", done, err)
 	}
 	now := r.sale()
-	if _, err := settle.NewReplayer(r.store, r.ledger,
-		func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now); err != nil {
-		t.Fatal(err)
-	}
-	letters, err := r.store.DeadLetters(ctx, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(settle.NewReplayer(r.store, r.ledger,
+		func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now))(t)
+	letters := must.Get(r.store.DeadLetters(ctx, id))(t)
 	lost := map[int64]bool{}
 	for i := range letters {
 		lost[letters[i].FirstSeq] = letters[i].Reason == reason

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -61,10 +62,7 @@ func (r *rig) waiting() (entries []sluice.Entry) {
 func (r *rig) verify() bool {
 	r.t.Helper()
 	sale := r.sale()
-	fenced, err := r.rebuilder("a", settle.NewMemory(0)).Verify(r.t.Context(), &sale)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	fenced := must.Get(r.rebuilder("a", settle.NewMemory(0)).Verify(r.t.Context(), &sale))(r.t)
 	if now := r.sale().Fence != ""; now != fenced {
 		r.t.Errorf("told fenced %v, and the row says %v", fenced, now)
 	}
@@ -96,9 +94,7 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 			ctx := t.Context()
 			sale := phone(-time.Hour)
 			sale.Total, sale.MaxUnpaid = 2, 2
-			if _, err := r.desk.Create(ctx, sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.desk.Create(ctx, sale))(t)
 			alice, bob := r.accepted("alice", true), r.accepted("bob", true)
 			entries := r.waiting()
 			r.drain()
@@ -106,20 +102,16 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 				t.Helper()
 				for _, change := range all {
 					change.Order = order
-					if _, err := r.store.Change(ctx, change); err != nil {
-						t.Fatal(err)
-					}
+					must.Get(r.store.Change(ctx, change))(t)
 				}
 			}
 			resell := func(order sluice.OrderID, all changes, buyer string) sluice.OrderID {
 				t.Helper()
 				change(order, all)
-				if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+				must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
 					_, err := r.ledger.Release(ctx, id, releases)
 					return err
-				}); err != nil {
-					t.Fatal(err)
-				}
+				}))(t)
 				for deadline := time.Now().Add(20 * time.Second); !r.reading().CooldownUntil.IsZero(); {
 					if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
 						t.Fatal("the unit does not come back")
@@ -192,16 +184,12 @@ func TestADamagedLedgerEndsNoOrder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			ctx := t.Context()
-			if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 			alice := r.accepted("alice", true)
 			r.drain()
 			if newer {
 				r.accepted("bob", true)
-				if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}))
 			}
 			var ended []sluice.Record
 			err := r.ledger.Records(ctx, id, func(c sluice.Record) bool {
@@ -227,9 +215,7 @@ func TestADamagedLedgerEndsNoOrder(t *testing.T) {
 			idle := func(sluice.SaleID) bool { return true }
 			rebuilder := settle.NewRebuilder("a", r.store, rewritten{r.ledger, ended}, r.loader, settle.NewMemory(0), idle,
 				slog.New(slog.DiscardHandler))
-			if _, err := rebuilder.Step(ctx, &fenced); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(rebuilder.Step(ctx, &fenced))(t)
 			if now := r.sale(); settle.Outdated(&now) == newer {
 				t.Errorf("fence %q", now.Fence)
 			}
@@ -245,22 +231,16 @@ func TestEpochsThatTheStoreHasForgotten(t *testing.T) {
 	r := newRig(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	const ahead = 1 << 40
-	if err := r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: ahead, Terms: r.sale().Terms}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: ahead, Terms: r.sale().Terms}))
 	r.follow(false)
 	r.recover(r.rebuilder("a", settle.NewMemory(0)))
 	r.inStep(ahead + 1)
 	r.accepted("alice", true)
 
 	// And one that only a server still knows of.
-	if err := r.store.FenceSale(ctx, id, ahead+1, "lost: by a test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, ahead+1, "lost: by a test"))
 	r.loader = settle.NewLoader(r.store, seen{r.ledger, 2 * ahead})
 	fenced := r.sale()
 	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
@@ -287,19 +267,11 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	sale := phone(-time.Hour)
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.desk.Restock(ctx, id, "more", 5); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.desk.Restock(ctx, id, "recall", -8); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
+	must.Get(r.desk.Restock(ctx, id, "more", 5))(t)
+	must.Get(r.desk.Restock(ctx, id, "recall", -8))(t)
 	r.accepted("alice", true)
-	if _, err := r.desk.Pause(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Pause(ctx, id))(t)
 	r.olderStore(sale, r.waiting())
 	if !r.verify() || !strings.Contains(r.sale().Fence, "version 4 of the terms") {
 		t.Fatalf("fence %q", r.sale().Fence)
@@ -309,17 +281,14 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	if s := r.sale(); !s.Paused || s.Total != 7 || s.Cap != 7 || s.Version != 4 {
 		t.Errorf("cap %d, %+v", s.Cap, s.Terms)
 	}
-	err := r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
+	must.Succeed(t, r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
 		for _, v := range s.TermsVersions() {
 			if paused := v.Version == 4; v.Paused != paused {
 				t.Errorf("version %d: paused %v", v.Version, v.Paused)
 			}
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // A limit that was lifted before the sale opened, of which the store knows nothing:
@@ -384,9 +353,7 @@ func (h haunted) Records(ctx context.Context, sale sluice.SaleID, yield func(slu
 func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	r.accepted("alice", true)
 	r.drain()
 	bob := r.accepted("bob", true)
@@ -427,17 +394,12 @@ func TestASaleThatOnlyTheLedgerKnows(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
 	sale := phone(-time.Hour)
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	alice := r.accepted("alice", true)
 	if _, err := r.desk.Create(ctx, sale); !errors.Is(err, sluice.ErrSaleExists) {
 		t.Errorf("created twice: %v, want ErrSaleExists", err)
 	}
-	store, err := sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(sqlitestore.Open(ctx, filepath.Join(t.TempDir(), "store.db"), sqlitestore.Options{}))(t)
 	t.Cleanup(func() { store.Close() })
 	r.store = store
 	r.loader = settle.NewLoader(r.store, r.ledger)
@@ -466,31 +428,21 @@ func TestASaleThatOnlyTheLedgerKnows(t *testing.T) {
 func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	r.accepted("alice", true)
 	r.accepted("bob", true)
 	if r.verify() {
 		t.Fatalf("two claims wait in the journal: %s", r.sale().Fence)
 	}
 	entries := r.waiting()
-	if err := r.store.SetAside(ctx, entries[1].DeadLetter(errors.New("a test"))); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ledger.Ack(ctx, id, []string{entries[1].ID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.SetAside(ctx, entries[1].DeadLetter(errors.New("a test"))))
+	must.Succeed(t, r.ledger.Ack(ctx, id, []string{entries[1].ID}))
 	if r.verify() {
 		t.Fatalf("one is set aside: %s", r.sale().Fence)
 	}
-	if err := r.ledger.Ack(ctx, id, []string{entries[0].ID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.ledger.Ack(ctx, id, []string{entries[0].ID}))
 	r.accepted("carol", true)
-	if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}))
 	if !r.verify() || !strings.Contains(r.sale().Fence, "sequence 3 was acknowledged, the store ends at 2") {
 		t.Fatalf("three are acknowledged, and two nowhere: %q", r.sale().Fence)
 	}
@@ -500,12 +452,10 @@ func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 func (r *rig) give() {
 	r.t.Helper()
 	ctx := r.t.Context()
-	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
 		_, err := r.ledger.Release(ctx, id, releases)
 		return err
-	}); err != nil {
-		r.t.Fatal(err)
-	}
+	}))(r.t)
 	for deadline := time.Now().Add(20 * time.Second); !r.reading().CooldownUntil.IsZero(); {
 		if time.Sleep(10 * time.Millisecond); time.Now().After(deadline) {
 			r.t.Fatal("the unit does not come back")
@@ -517,9 +467,7 @@ func (r *rig) give() {
 func (r *rig) cancel(order sluice.OrderID) {
 	r.t.Helper()
 	change := sluice.Change{Action: sluice.Cancel, By: "test", Order: order}
-	if _, err := r.store.Change(r.t.Context(), change); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.store.Change(r.t.Context(), change))(r.t)
 	r.give()
 }
 
@@ -528,9 +476,7 @@ func (r *rig) oneUnit() sluice.Sale {
 	r.t.Helper()
 	sale := phone(-time.Hour)
 	sale.Total = 1
-	if _, err := r.desk.Create(r.t.Context(), sale); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.desk.Create(r.t.Context(), sale))(r.t)
 	return sale
 }
 
@@ -607,9 +553,7 @@ func (s *awkward) Change(ctx context.Context, change sluice.Change) (sluice.Orde
 func TestVerifyLeavesARebuiltSaleAlone(t *testing.T) {
 	r := newRig(t)
 	sale := phone(-time.Hour)
-	if _, err := r.desk.Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), sale))(t)
 	r.accepted("alice", true)
 	entries := r.waiting()
 	r.drain()
@@ -672,12 +616,8 @@ func TestAForgottenEndingOfAnOrderInTheJournal(t *testing.T) {
 	r.cancel(alice)
 	bob := r.accepted("bob", true)
 	later := r.waiting()[1:]
-	if _, err := r.store.Insert(ctx, id, later); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ledger.Ack(ctx, id, []string{later[0].ID}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.store.Insert(ctx, id, later))(t)
+	must.Succeed(t, r.ledger.Ack(ctx, id, []string{later[0].ID}))
 	r.olderStore(sale, entries)
 	if !r.verify() {
 		t.Fatal("the store is older, and it is not noticed")

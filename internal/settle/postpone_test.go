@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -32,17 +33,11 @@ func refusedState(t *testing.T, err error, words string) {
 func TestASaleThatHasOpenedIsPostponed(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	for _, paused := range []bool{false, true} {
-		if _, err := r.desk.Open(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Open(ctx, id))(t)
 		if paused {
-			if _, err := r.desk.Pause(ctx, id); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(r.desk.Pause(ctx, id))(t)
 		}
 		moved, err := r.desk.Patch(ctx, id, later)
 		if err != nil || moved.Paused != paused || !moved.OpensAt.After(time.Now()) {
@@ -59,13 +54,9 @@ func TestASaleThatHasOpenedIsPostponed(t *testing.T) {
 // it does not wait: the sale would open paused.
 func TestPostponedTwiceAtOnce(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	for range 10 {
-		if _, err := r.desk.Open(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Open(t.Context(), id))(t)
 		var both sync.WaitGroup
 		for range 3 {
 			both.Go(func() { _, _ = r.desk.Patch(t.Context(), id, later) })
@@ -81,9 +72,7 @@ func TestPostponedTwiceAtOnce(t *testing.T) {
 // it: it stays so.
 func TestPausedWhileItIsPaused(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	ledger := &between{Ledger: r.ledger, claim: func() {
 		if _, err := r.desk.Pause(t.Context(), id); err != nil {
 			t.Error(err)
@@ -117,9 +106,7 @@ func (l *slowRecords) Records(ctx context.Context, sale sluice.SaleID, yield fun
 func TestAPauseEndsWithItsTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	ledger := &slowRecords{Ledger: r.ledger}
 	_, err := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)).Patch(t.Context(), id, later)
 	if !errors.Is(err, context.DeadlineExceeded) || r.sale().Paused || r.reading().Terms.Paused {
@@ -131,9 +118,7 @@ func TestAPauseEndsWithItsTime(t *testing.T) {
 func TestWhatCannotBePostponed(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	version := r.sale().Version
 	_, err := r.desk.Patch(ctx, id, func(s *sluice.Sale) error {
 		s.OpensAt = s.OpensAt.Add(time.Minute)
@@ -151,12 +136,9 @@ func TestWhatCannotBePostponed(t *testing.T) {
 		t.Errorf("version %d, in the ledger %d; want %d: nothing changed", sale.Version, r.reading().Terms.Version, version)
 	}
 	// A claim whose order has ended was one as well.
-	_, err = r.ledger.Release(ctx, id, []sluice.Release{{
+	must.Get(r.ledger.Release(ctx, id, []sluice.Release{{
 		Order: id.Order(strings.Repeat("0a", 16)), Sale: id, Buyer: "alice", Quantity: 1, Epoch: 1,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	_, err = r.desk.Patch(ctx, id, later)
 	refusedState(t, err, "accepted")
 }
@@ -179,9 +161,7 @@ func (b *between) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, te
 func TestAClaimInTheSameMomentWins(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	opens := r.sale().OpensAt
 	ledger := &between{Ledger: r.ledger, claim: func() {
 		if d := r.claim("alice"); d.Code != sluice.Accepted {
@@ -202,9 +182,7 @@ func TestPostponedOrSold(t *testing.T) {
 	for round := range 8 {
 		r := newRig(t)
 		ctx := t.Context()
-		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 		var crowd sync.WaitGroup
 		var mu sync.Mutex
 		accepted := 0
@@ -265,16 +243,10 @@ func TestWhatIsLeftOfADeletedSale(t *testing.T) {
 	for steps := range 4 {
 		r := newRig(t)
 		ctx := t.Context()
-		if _, err := r.desk.Create(ctx, phone(time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Total = 1000; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(ctx, phone(time.Hour)))(t)
+		must.Get(r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Total = 1000; return nil }))(t)
 		before := r.sale()
-		if err := r.desk.Delete(ctx, id); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.desk.Delete(ctx, id))
 		gone := r.reading()
 		time.Sleep(2 * time.Millisecond) // the times of rows are whole milliseconds
 		r.create(time.Hour)
@@ -310,19 +282,14 @@ func TestWhatIsLeftOfADeletedSale(t *testing.T) {
 func TestDeletingLongLists(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	_, err := r.store.ReplaceList(ctx, id, sluice.DenyList, func(yield func(sluice.BuyerID, error) bool) {
+	must.Get(r.desk.Create(ctx, phone(time.Hour)))(t)
+	must.Get(r.store.ReplaceList(ctx, id, sluice.DenyList, func(yield func(sluice.BuyerID, error) bool) {
 		for i := range sluice.MaxDeletedBuyers + 1 {
 			if !yield(sluice.BuyerID(fmt.Sprint("buyer-", i)), nil) {
 				return
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	refusedState(t, r.desk.Delete(ctx, id), "lists")
 	r.inStep(1)
 	if r.sale().Paused {
@@ -335,9 +302,7 @@ func TestDeletingLongLists(t *testing.T) {
 func TestWhatCannotBeDeleted(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	refusedState(t, r.desk.Delete(ctx, id), "not opened")
 	r.inStep(1)
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
@@ -351,9 +316,7 @@ func TestWhatCannotBeDeleted(t *testing.T) {
 func TestTheOpeningBeatsTheDeletion(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(time.Second)))(t)
 	ledger := &between{Ledger: r.ledger, claim: func() {
 		for deadline := time.Now().Add(30 * time.Second); r.claim("alice").Code != sluice.Accepted; {
 			if time.Now().After(deadline) {

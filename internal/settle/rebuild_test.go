@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
@@ -27,9 +28,7 @@ func (r *rig) rebuilder(node string, memory *settle.Memory) *settle.Rebuilder {
 // loseLedger closes the ledger and puts an empty one in its place.
 func (r *rig) loseLedger() {
 	r.t.Helper()
-	if err := r.ledger.Close(); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Succeed(r.t, r.ledger.Close())
 	var err error
 	if r.ledger, err = sqliteledger.Open(r.t.Context(), filepath.Join(r.t.TempDir(), "ledger.db"),
 		sqliteledger.Options{Node: "a"}); err != nil {
@@ -47,9 +46,7 @@ func TestRebuild(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 4
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	stored := r.accepted("alice", true)
 	r.drain()
 	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
@@ -72,9 +69,7 @@ func TestRebuild(t *testing.T) {
 	r.loseLedger()
 	a, b := r.rebuilder("a", memoryA), r.rebuilder("b", memoryB)
 	for _, node := range []string{"a", "b"} {
-		if err := r.store.Heartbeat(ctx, node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.Heartbeat(ctx, node))
 	}
 	r.follow(false) // fences
 	fenced := r.sale()
@@ -127,17 +122,11 @@ func (s *forgetful) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch 
 // gathers again, and does not wait for itself.
 func TestAGatheringThatTheStoreForgot(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	for _, node := range []string{"a", "b"} {
-		if err := r.store.Heartbeat(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.Heartbeat(t.Context(), node))
 	}
-	if err := r.store.FenceSale(t.Context(), id, 1, "rebuild: the test asks for it"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "rebuild: the test asks for it"))
 	fenced, store := r.sale(), &forgetful{RebuildStore: r.store}
 	a := settle.NewRebuilder("a", store, r.ledger, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
@@ -145,13 +134,9 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 		t.Fatal(ready, err)
 	}
 	store.lost = true
-	if _, err := r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.rebuilder("b", settle.NewMemory(0)).Gather(t.Context(), &fenced))(t)
 	for range 2 {
-		if _, err := a.Gather(t.Context(), &fenced); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(a.Gather(t.Context(), &fenced))(t)
 	}
 	if ready, err := a.Gather(t.Context(), &fenced); !ready || err != nil {
 		t.Errorf("ready %v, %v after all have gathered", ready, err)
@@ -163,12 +148,8 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 func TestALedgerThatWasLeftDecidesAgain(t *testing.T) {
 	for fence, older := range map[string]bool{"another ledger decides: store": true, "lost: a gap": false} {
 		r := newRig(t)
-		if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.ledger.Fence(t.Context(), id, 1, fence); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+		must.Succeed(t, r.ledger.Fence(t.Context(), id, 1, fence))
 		for range 3 {
 			r.follow(false)
 		}
@@ -185,10 +166,7 @@ func TestALedgerThatWasLeftDecidesAgain(t *testing.T) {
 func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	created, err := r.desk.Create(ctx, phone(-time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	claims := []sluice.Claim{{
 		Buyer: "bob", Key: "attempt-1", Quantity: 1,
 		Order: id.Order(fmt.Sprintf("%032x", "bob")),
@@ -198,20 +176,12 @@ func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 		t.Fatal(decisions, err)
 	}
 	r.loseLedger()
-	if err := r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: 1, Terms: created.Terms}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.ledger.Unfence(ctx, id, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.store.FenceSale(ctx, id, 1, sluice.FenceLost+": test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: 1, Terms: created.Terms}))
+	must.Succeed(t, r.ledger.Unfence(ctx, id, 1))
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, sluice.FenceLost+": test"))
 	fenced := r.sale()
 	for _, node := range []string{"a", "b"} {
-		if err := r.store.Heartbeat(ctx, node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.Heartbeat(ctx, node))
 	}
 	memory, landed := settle.NewMemory(0), false
 	b := settle.NewRebuilder("b", r.store, r.ledger, r.loader, memory, func(sluice.SaleID) bool {
@@ -251,9 +221,7 @@ func TestARebuildStoresTheDeadLettersOfItsEpoch(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 2
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	r.accepted("alice", true)
 	r.drain()
 	bob := r.accepted("bob", true)
@@ -262,9 +230,7 @@ func TestARebuildStoresTheDeadLettersOfItsEpoch(t *testing.T) {
 	damaged := letter
 	damaged.EntryID, damaged.FirstSeq, damaged.Claims = "damaged", 9, "?"
 	for _, l := range []sluice.DeadLetter{damaged, letter} {
-		if err := r.store.SetAside(ctx, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.SetAside(ctx, l))
 	}
 	r.loseLedger()
 	r.follow(false)
@@ -305,9 +271,7 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx := t.Context()
-		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 		var claims []sluice.Claim
 		for _, buyer := range []string{"alice", "bob", "carol"} {
 			claims = append(claims, sluice.Claim{
@@ -315,10 +279,7 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
 			})
 		}
-		decisions, err := r.ledger.Claim(ctx, id, claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decisions := must.Get(r.ledger.Claim(ctx, id, claims))(t)
 		memory := settle.NewMemory(0)
 		memory.Decided(id, "a", claims, decisions)
 		r.loseLedger()
@@ -355,9 +316,7 @@ func TestARebuildDoesNotWaitForWhatNoServerWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		ctx := t.Context()
-		if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 		var claims []sluice.Claim
 		for _, buyer := range []string{"alice", "bob", "carol"} {
 			claims = append(claims, sluice.Claim{
@@ -365,10 +324,7 @@ func TestARebuildDoesNotWaitForWhatNoServerWrites(t *testing.T) {
 				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
 			})
 		}
-		decisions, err := r.ledger.Claim(ctx, id, claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decisions := must.Get(r.ledger.Claim(ctx, id, claims))(t)
 		memory := settle.NewMemory(0)
 		decisions[1].Epoch = 0
 		memory.Decided(id, "a", claims, decisions)
@@ -392,10 +348,7 @@ func TestADatabaseThatRefusesEveryOrderGivesNothingAway(t *testing.T) {
 		claims := []sluice.Claim{{
 			Buyer: "alice", Key: "attempt-1", Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", []byte("alice"))),
 		}}
-		decisions, err := r.ledger.Claim(ctx, id, claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decisions := must.Get(r.ledger.Claim(ctx, id, claims))(t)
 		memory := settle.NewMemory(0)
 		memory.Decided(id, "a", claims, decisions)
 		r.loseLedger()
@@ -421,9 +374,7 @@ func TestADatabaseThatRefusesEveryOrderGivesNothingAway(t *testing.T) {
 				t.Errorf("alice now gets %+v, %v (I4)", decisions, err)
 			}
 			memory.Decided(id, "a", claims, decisions)
-			if err := r.store.FenceSale(ctx, id, 2+epoch, "by hand"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.store.FenceSale(ctx, id, 2+epoch, "by hand"))
 			fenced = r.sale()
 		}
 		store.buyer = ""
@@ -451,15 +402,11 @@ func (l *apart) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reas
 func TestRebuildTakesNothingThatIsNotConfirmed(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	order := r.accepted("alice", true)
 	const why = "lost: by the test"
-	if err := errors.Join(r.store.FenceSale(ctx, id, 1, why), r.ledger.Fence(ctx, id, 1, why),
-		r.store.Heartbeat(ctx, "a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(r.store.FenceSale(ctx, id, 1, why), r.ledger.Fence(ctx, id, 1, why),
+		r.store.Heartbeat(ctx, "a")))
 	ledger := &apart{r.ledger, errors.New("0 of 1 replicas have it")}
 	rebuilder := settle.NewRebuilder("a", r.store, ledger, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
@@ -486,22 +433,13 @@ func TestRebuildTakesNothingThatIsNotConfirmed(t *testing.T) {
 func TestALossThatIsNotConfirmedStopsNoSale(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	old := &apart{r.ledger, errors.New("0 of 1 replicas have it")}
 	alone := settle.NewLoader(r.store, old)
-	now, err := sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "b"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	now := must.Get(sqliteledger.Open(ctx, filepath.Join(t.TempDir(), "ledger.db"), sqliteledger.Options{Node: "b"}))(t)
 	defer now.Close()
-	if err := r.store.FenceSale(ctx, id, 1, "lost: by the test"); err != nil {
-		t.Fatal(err)
-	}
-	if err := settle.NewLoader(r.store, now).Load(ctx, id); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "lost: by the test"))
+	must.Succeed(t, settle.NewLoader(r.store, now).Load(ctx, id))
 	sale, reading := r.sale(), r.reading()
 	if sale.Epoch != 2 || reading.Epoch != 1 {
 		t.Fatalf("epochs %d and %d", sale.Epoch, reading.Epoch)
@@ -560,22 +498,14 @@ func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 // by what it saw.
 func TestAnOldLookRebuildsNothing(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.store.FenceSale(t.Context(), id, 1, "lost: by the test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+	must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "lost: by the test"))
 	server, fenced := r.rebuilder("a", settle.NewMemory(0)), r.sale()
 	if done, err := server.Step(t.Context(), &fenced); !done || err != nil {
 		t.Fatal(done, err)
 	}
-	if err := r.store.FenceSale(t.Context(), id, 2, "lost: again"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Step(t.Context(), &fenced); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.FenceSale(t.Context(), id, 2, "lost: again"))
+	must.Get(server.Step(t.Context(), &fenced))(t)
 	if sale := r.sale(); sale.Epoch != 2 || sale.Fence == "" {
 		t.Errorf("%+v", sale)
 	}

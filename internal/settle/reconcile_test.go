@@ -20,6 +20,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -73,15 +74,9 @@ func pairs(t *testing.T, total int64, test func(*testing.T, *pair)) {
 
 // openMySQL connects with the driver's own form of the URL.
 func openMySQL(t *testing.T, raw string) *sql.DB {
-	u, err := url.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(raw))(t)
 	password, _ := u.User.Password()
-	db, err := sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("mysql", fmt.Sprintf("%s:%s@tcp(%s)%s", u.User.Username(), password, u.Host, u.Path)))(t)
 	return db
 }
 

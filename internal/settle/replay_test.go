@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -22,9 +23,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.Total = 3
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
 	claim := func(buyer string, order int) sluice.Claim {
 		return sluice.Claim{
 			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
@@ -43,9 +42,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	r.loseLedger()
 	r.follow(false)
 	fenced := r.sale()
-	if err := r.store.Heartbeat(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.Heartbeat(ctx, "a"))
 	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
 		t.Fatalf("rebuilt %v, %v", done, err)
 	}
@@ -58,9 +55,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 		ID: "late", Sale: id, Epoch: 1, Node: "b", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 2,
 		Claims: []sluice.Claim{claim("stored", 1), claim("again", 2), claim("patient", 3), claim("beyond", 4)},
 	}
-	if err := r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)))
 	letters, err := r.store.DeadLetters(ctx, id)
 	if err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v", len(letters), err)
@@ -69,13 +64,10 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	replay := func() (waits bool) {
 		t.Helper()
 		current := r.sale()
-		again, err := settle.NewReplayer(r.store, r.ledger,
+		again := must.Get(settle.NewReplayer(r.store, r.ledger,
 			func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 				memory.Decided(sale, "a", claims, decisions)
-			}).Pending(ctx, &current)
-		if err != nil {
-			t.Fatal(err)
-		}
+			}).Pending(ctx, &current))(t)
 		return !again.IsZero()
 	}
 	order := func(n int) sluice.OrderID { return claim("", n).Order }
@@ -121,10 +113,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v; want one that lists what is lost", len(letters), err)
 	}
-	lost, err := sluice.ParseClaims(letters[0].Claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lost := must.Get(sluice.ParseClaims(letters[0].Claims))(t)
 	var ids []sluice.OrderID
 	for i := range lost {
 		ids = append(ids, lost[i].Order)
@@ -148,9 +137,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	}
 	byHand(letters[0].ID, []sluice.OrderID{order(20)}, []sluice.OrderID{order(4)})
 	aside.ID, aside.Claims = "later", aside.Claims[1:2]
-	if err := r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)))
 	replay()
 	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 2 ||
 		letters[1].Reason != "promise lost: the buyer has another order for the key" {
@@ -261,13 +248,9 @@ func TestLettersThatRest(t *testing.T) {
 // A letter that cannot be read is not to be replayed again and again: the answer says so.
 func TestADamagedLetterSaysSo(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	entry := sluice.Entry{ID: "1-1", Sale: id, Damage: errors.New("journal format"), Raw: "x=y\n"}
-	if err := r.store.SetAside(t.Context(), entry.DeadLetter(entry.Damage)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.store.SetAside(t.Context(), entry.DeadLetter(entry.Damage)))
 	letters, err := r.store.DeadLetters(t.Context(), id)
 	if err != nil || len(letters) != 1 {
 		t.Fatal(letters, err)

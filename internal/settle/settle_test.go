@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -56,26 +57,18 @@ func phone(opens time.Duration) sluice.Sale {
 
 func (r *rig) create(opens time.Duration) {
 	r.t.Helper()
-	if _, err := r.store.CreateSale(r.t.Context(), phone(opens)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Get(r.store.CreateSale(r.t.Context(), phone(opens)))(r.t)
 }
 
 func (r *rig) sale() sluice.Sale {
 	r.t.Helper()
-	s, err := r.store.Sale(r.t.Context(), id)
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	s := must.Get(r.store.Sale(r.t.Context(), id))(r.t)
 	return s
 }
 
 func (r *rig) reading() sluice.Reading {
 	r.t.Helper()
-	readings, err := r.ledger.Read(r.t.Context(), []sluice.SaleID{id})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	readings := must.Get(r.ledger.Read(r.t.Context(), []sluice.SaleID{id}))(r.t)
 	return readings[0]
 }
 
@@ -98,12 +91,9 @@ func (r *rig) follow(adopt bool) (changed bool) {
 
 func (r *rig) claim(buyer string) sluice.Decision {
 	r.t.Helper()
-	decisions, err := r.ledger.Claim(r.t.Context(), id, []sluice.Claim{{
+	decisions := must.Get(r.ledger.Claim(r.t.Context(), id, []sluice.Claim{{
 		Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("0a", 16)),
-	}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	}}))(r.t)
 	return decisions[0]
 }
 
@@ -160,9 +150,7 @@ func crashAfter(t *testing.T, r *rig, steps int) {
 
 func TestALiveSaleIsNotLoadedAgain(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
 		t.Fatal(d.Code)
 	}
@@ -180,9 +168,7 @@ func TestALiveSaleIsNotLoadedAgain(t *testing.T) {
 func TestLossIsFenced(t *testing.T) {
 	live := func(t *testing.T) *rig {
 		r := newRig(t)
-		if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 		return r
 	}
 	fenced := func(t *testing.T, r *rig) {
@@ -199,39 +185,27 @@ func TestLossIsFenced(t *testing.T) {
 	}
 	t.Run("the ledger does not hold the sale", func(t *testing.T) {
 		r := live(t)
-		if err := r.ledger.Drop(t.Context(), id, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.ledger.Drop(t.Context(), id, 1))
 		r.follow(false)
 		fenced(t, r)
 	})
 	t.Run("the ledger holds an older epoch", func(t *testing.T) {
 		r := live(t)
-		if err := r.store.FenceSale(t.Context(), id, 1, "for the next load"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := r.store.BeginLoad(t.Context(), id, 1); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.store.ConfirmLoad(t.Context(), id, 2); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "for the next load"))
+		must.Get(r.store.BeginLoad(t.Context(), id, 1))(t)
+		must.Succeed(t, r.store.ConfirmLoad(t.Context(), id, 2))
 		r.follow(false)
 		fenced(t, r)
 	})
 	t.Run("the ledger fenced itself", func(t *testing.T) {
 		r := live(t)
-		if err := r.ledger.Fence(t.Context(), id, 1, "lost: told more than it knows"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.ledger.Fence(t.Context(), id, 1, "lost: told more than it knows"))
 		r.follow(false)
 		fenced(t, r)
 	})
 	t.Run("the store was fenced", func(t *testing.T) {
 		r := live(t)
-		if err := r.store.FenceSale(t.Context(), id, 1, "lost: by another server"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "lost: by another server"))
 		r.follow(false)
 		fenced(t, r)
 	})
@@ -243,21 +217,15 @@ func TestLossIsFenced(t *testing.T) {
 				Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("0b", 16)),
 			}},
 		}
-		if _, err := r.store.Insert(t.Context(), id, []sluice.Entry{entry}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.store.Insert(t.Context(), id, []sluice.Entry{entry}))(t)
 		sale := r.sale()
-		if err := r.loader.Verify(t.Context(), &sale); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.loader.Verify(t.Context(), &sale))
 		fenced(t, r)
 	})
 	t.Run("nothing is lost", func(t *testing.T) {
 		r := live(t)
 		sale := r.sale()
-		if err := r.loader.Verify(t.Context(), &sale); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.loader.Verify(t.Context(), &sale))
 		r.inStep(1)
 	})
 }
@@ -265,15 +233,11 @@ func TestLossIsFenced(t *testing.T) {
 // A change that reached the store and not the ledger is passed on.
 func TestTermsAreFollowed(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error {
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+	must.Get(r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error {
 		s.Paused = true
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
 		t.Fatalf("before it is passed on: %v", d.Code)
 	}
@@ -363,12 +327,8 @@ func TestOperators(t *testing.T) {
 
 func TestClosingBeforeTheOpening(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.desk.Close(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(time.Hour)))(t)
+	must.Get(r.desk.Close(t.Context(), id))(t)
 	if reading := r.reading(); reading.State(reading.Now) != sluice.StateClosed {
 		t.Errorf("state %v, want closed", reading.State(reading.Now))
 	}
@@ -380,9 +340,7 @@ func TestClosingBeforeTheOpening(t *testing.T) {
 // A change that the ledger did not answer is in the store, and says so.
 func TestAChangeWaitsForTheLedger(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.desk.Create(t.Context(), phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	desk := settle.NewControl(r.store, cut{r.ledger}, settle.NewLoader(r.store, cut{r.ledger}))
 	var pending *sluice.PendingError
 	if _, err := desk.Pause(t.Context(), id); !errors.As(err, &pending) {
@@ -409,16 +367,12 @@ func (cut) Apply(context.Context, sluice.SaleID, int64, sluice.Terms) error {
 func TestAPauseOfASaleThatIsNotLoaded(t *testing.T) {
 	load := func(r *rig) {
 		t.Helper()
-		if err := r.loader.Load(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.loader.Load(t.Context(), id))
 	}
 	t.Run("none is under way", func(t *testing.T) {
 		r := newRig(t)
 		r.create(-time.Hour)
-		if _, err := r.desk.Pause(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.desk.Pause(t.Context(), id))(t)
 		load(r)
 		if d := r.claim("alice"); d.Code != sluice.Paused {
 			t.Errorf("after the pause a claim is %v", d.Code)
@@ -427,17 +381,12 @@ func TestAPauseOfASaleThatIsNotLoaded(t *testing.T) {
 	t.Run("one has read the old terms", func(t *testing.T) {
 		r := newRig(t)
 		r.create(-time.Hour)
-		image, err := r.store.BeginLoad(t.Context(), id, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(r.store.BeginLoad(t.Context(), id, 0))(t)
 		var pending *sluice.PendingError
 		if _, err := r.desk.Pause(t.Context(), id); !errors.As(err, &pending) {
 			t.Errorf("err = %v, want a sluice.PendingError", err)
 		}
-		if err := r.ledger.Load(t.Context(), image); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, r.ledger.Load(t.Context(), image))
 		if _, err := r.desk.Pause(t.Context(), id); err != nil {
 			t.Errorf("again, when the ledger holds the sale: %v", err)
 		}
@@ -449,9 +398,7 @@ func TestAPauseOfASaleThatIsNotLoaded(t *testing.T) {
 		r := newRig(t)
 		r.create(-time.Hour)
 		desk := settle.NewControl(r.store, outdated{r.ledger, func() { load(r) }}, r.loader)
-		if _, err := desk.Pause(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(desk.Pause(t.Context(), id))(t)
 		if d := r.claim("alice"); d.Code != sluice.Paused {
 			t.Errorf("after the pause a claim is %v", d.Code)
 		}
@@ -499,9 +446,7 @@ func TestAReplacedLedgerStopsNoSale(t *testing.T) {
 	if err := loader.Load(t.Context(), id); !errors.Is(err, errUnconfirmed) || r.sale().Epoch != 0 {
 		t.Errorf("a load: %v, epoch %d", err, r.sale().Epoch)
 	}
-	if err := r.loader.Load(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, r.loader.Load(t.Context(), id))
 	lowered, err := r.store.ChangeSale(t.Context(), id, func(s *sluice.Sale) error { s.Total = 5; return nil })
 	if err != nil || lowered.Cap != 10 {
 		t.Fatalf("cap %d, %v", lowered.Cap, err)

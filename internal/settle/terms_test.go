@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -29,20 +30,11 @@ func TestOtherTermsAreFenced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.create(-time.Hour)
-			image, err := r.store.BeginLoad(t.Context(), id, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			image := must.Get(r.store.BeginLoad(t.Context(), id, 0))(t)
 			change(&image.Terms)
-			if err := r.ledger.Load(t.Context(), image); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.store.ConfirmLoad(t.Context(), id, 1); err != nil {
-				t.Fatal(err)
-			}
-			if err := r.ledger.Unfence(t.Context(), id, 1); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.ledger.Load(t.Context(), image))
+			must.Succeed(t, r.store.ConfirmLoad(t.Context(), id, 1))
+			must.Succeed(t, r.ledger.Unfence(t.Context(), id, 1))
 			if !r.follow(false) {
 				t.Error("it is not noticed")
 			}
@@ -51,9 +43,7 @@ func TestOtherTermsAreFenced(t *testing.T) {
 				strings.Contains(fenced.Fence, "0001") || r.reading().Fence != fenced.Fence {
 				t.Errorf("fences %q and %q", fenced.Fence, r.reading().Fence)
 			}
-			if err := r.store.Heartbeat(t.Context(), "a"); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, r.store.Heartbeat(t.Context(), "a"))
 			if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(t.Context(), &fenced); !done || err != nil {
 				t.Fatalf("rebuilt %v, %v", done, err)
 			}
@@ -73,9 +63,7 @@ func TestOtherTermsAreFenced(t *testing.T) {
 func TestTermsOnTheirWayAreNotFenced(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if _, err := r.desk.Create(ctx, phone(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	moments := []struct {
 		sale    sluice.Sale
 		reading sluice.Reading
@@ -124,9 +112,7 @@ func TestTermsOnTheirWayAreNotFenced(t *testing.T) {
 	reading := r.reading()
 	reading.Terms.MaxPerBuyer = 99
 	for range 2 {
-		if _, err := r.loader.Follow(ctx, &made, &reading); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.loader.Follow(ctx, &made, &reading))(t)
 		reading = r.reading()
 	}
 	r.inStep(2)
@@ -139,21 +125,11 @@ func TestOrdersBeyondTheLimit(t *testing.T) {
 	ctx := t.Context()
 	sale := phone(-time.Hour)
 	sale.MaxPerBuyer = 1
-	if _, err := r.desk.Create(ctx, sale); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.store.FenceSale(ctx, id, 1, "rebuild: a test asks for it"); err != nil {
-		t.Fatal(err)
-	}
-	image, err := r.store.BeginLoad(ctx, id, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.desk.Create(ctx, sale))(t)
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "rebuild: a test asks for it"))
+	image := must.Get(r.store.BeginLoad(ctx, id, 0))(t)
 	image.Terms.MaxPerBuyer = sluice.Unlimited // by another program, for a moment
-	if err := errors.Join(r.ledger.Load(ctx, image), r.store.ConfirmLoad(ctx, id, 2), r.ledger.Unfence(ctx, id, 2)); err !=
-		nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(r.ledger.Load(ctx, image), r.store.ConfirmLoad(ctx, id, 2), r.ledger.Unfence(ctx, id, 2)))
 	var orders []sluice.OrderID
 	for i := range 3 {
 		order := id.Order(fmt.Sprintf("%032x", i))
@@ -184,15 +160,11 @@ func TestOrdersBeyondTheLimit(t *testing.T) {
 	pay := sluice.Change{Order: orders[1], Action: sluice.Pay, PaymentID: "p", By: "test"}
 	refund := sluice.Change{Order: orders[1], Action: sluice.Refund, By: "test"}
 	for _, c := range []sluice.Change{pay, refund, {Order: orders[2], Action: sluice.Cancel, By: "test"}} {
-		if _, err := r.store.Change(ctx, c); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.store.Change(ctx, c))(t)
 	}
-	if _, err := r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
 		_, err := r.ledger.Release(ctx, id, releases)
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ok(true)
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func recordAction(t *testing.T, s sluice.Store, a sluice.AdminAction) {
 	t.Helper()
-	if err := s.RecordAdminAction(t.Context(), a); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.RecordAdminAction(t.Context(), a))
 }
 
 // actions reads all that is recorded, in pages.

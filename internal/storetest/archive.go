@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func archive(t *testing.T, s sluice.Store, want bool, why string) {
@@ -34,12 +35,10 @@ func testArchive(t *testing.T, db Database) {
 	given(t, s)
 
 	archive(t, s, false, "without a closing time")
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+	must.Get(s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 		s.ClosesAt = time.Now().Add(time.Hour)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	archive(t, s, false, "before it closes")
 	closed(t, s, "phones")
 	late := src.store(t, s, 1)
@@ -47,20 +46,14 @@ func testArchive(t *testing.T, db Database) {
 	change(t, s, want(late.Claims[0].Order, sluice.Cancel))
 	archive(t, s, false, "with a release")
 	given(t, s)
-	if err := s.SetAside(t.Context(), aLetter("phones", 1, "x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(t.Context(), aLetter("phones", 1, "x")))
 	archive(t, s, false, "with a dead letter")
 	letters, err := s.DeadLetters(t.Context(), "phones")
 	if err != nil || len(letters) != 1 {
 		t.Fatalf("%+v, %v", letters, err)
 	}
-	if err := s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetAside(t.Context(), aLetter("tablets", 1, "x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"))
+	must.Succeed(t, s.SetAside(t.Context(), aLetter("tablets", 1, "x")))
 	before := read(t, s, "phones")
 	if !before.ArchivedAt.IsZero() {
 		t.Errorf("archived at %v", before.ArchivedAt)
@@ -211,10 +204,7 @@ func testClaim(t *testing.T, db Database) {
 	entry := src.entry(2)
 	insert(t, s, sluice.Stored{Inserted: 2, Rejected: []sluice.OrderID{entry.Claims[1].Order}}, entry)
 	for _, c := range entry.Claims {
-		got, err := s.Claim(t.Context(), sluice.ClaimID{Sale: "phones", Buyer: c.Buyer, Key: c.Key})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Claim(t.Context(), sluice.ClaimID{Sale: "phones", Buyer: c.Buyer, Key: c.Key}))(t)
 		order, err := s.Order(t.Context(), c.Order)
 		if diff := cmp.Diff(order, got); err != nil || diff != "" {
 			t.Errorf("%v (-order +claim):\n%s", err, diff)

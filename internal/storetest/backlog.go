@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The backlog counts dead letters, releases and overdue orders, each of its own
@@ -16,10 +17,7 @@ func testBacklog(t *testing.T, db Database) {
 	is := func(what string, wanted map[sluice.SaleID]sluice.SaleBacklog) {
 		t.Helper()
 		for _, s := range []sluice.Store{s, db.OpenReadOnly(t)} {
-			got, err := s.Backlog(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(s.Backlog(t.Context()))(t)
 			if time.Since(got.At).Abs() > time.Hour {
 				t.Errorf("%s: at %v", what, got.At)
 			}
@@ -47,9 +45,7 @@ func testBacklog(t *testing.T, db Database) {
 	db.Age(t, "tablets", 24*time.Hour) // two pending orders are due
 	due := read1(t, s, entry.Claims[0].Order).KeepUntil
 	for _, id := range []string{"x", "y"} {
-		if err := s.SetAside(t.Context(), aLetter("phones", 1, id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.SetAside(t.Context(), aLetter("phones", 1, id)))
 	}
 	is("all of them", map[sluice.SaleID]sluice.SaleBacklog{
 		"phones":  {Releases: 3, OldestRelease: since, DeadLetters: 2},
@@ -62,8 +58,6 @@ func testBacklog(t *testing.T, db Database) {
 	if err != nil || len(letters) != 2 {
 		t.Fatal(letters, err)
 	}
-	if err := s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"))
 	is("what is done is gone", map[sluice.SaleID]sluice.SaleBacklog{"phones": {DeadLetters: 1}})
 }

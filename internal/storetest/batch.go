@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Load creates the sale "phones", which has no total, and loads it, so that it
@@ -51,16 +52,13 @@ func InsertBatch(t testing.TB, s sluice.Store, e sluice.Entry) {
 func Batches(t testing.TB, s sluice.Store) int {
 	t.Helper()
 	var seqs []int64
-	err := s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+	must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
 		err := snap.Orders(func(o sluice.Order) bool { seqs = append(seqs, o.Seq); return true })
 		if snap.Sale().Taken != int64(len(seqs)) {
 			t.Errorf("taken %d, %d orders (I2)", snap.Sale().Taken, len(seqs))
 		}
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	slices.Sort(seqs)
 	for i, seq := range seqs {
 		if seq != int64(i+1) {

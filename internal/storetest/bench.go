@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // BenchmarkEndings measures how many orders a store can end in a second: by
@@ -62,17 +63,13 @@ type endingBench struct {
 func (e *endingBench) orders(n int) (sluice.SaleID, []sluice.OrderID) {
 	e.sales++
 	id := sluice.SaleID(fmt.Sprintf("bench-%d", e.sales))
-	if _, err := e.s.CreateSale(e.b.Context(), aSale(id, sluice.Unlimited)); err != nil {
-		e.b.Fatal(err)
-	}
+	must.Get(e.s.CreateSale(e.b.Context(), aSale(id, sluice.Unlimited)))(e.b)
 	src := source{sale: id, epoch: 1}
 	var orders []sluice.OrderID
 	for n > 0 {
 		entry := src.entry(min(n, 500))
 		n -= len(entry.Claims)
-		if _, err := e.s.Insert(e.b.Context(), id, []sluice.Entry{entry}); err != nil {
-			e.b.Fatal(err)
-		}
+		must.Get(e.s.Insert(e.b.Context(), id, []sluice.Entry{entry}))(e.b)
 		for i := range entry.Claims {
 			orders = append(orders, entry.Claims[i].Order)
 		}
@@ -136,9 +133,7 @@ func BenchmarkInsert(b *testing.B, s sluice.Store, bare *Bare) {
 		}
 		query, args := bare.insert(&entry)
 		began = time.Now()
-		if err := bare.Execute(query, args); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, bare.Execute(query, args))
 		beside += time.Since(began)
 	}
 	rows := float64(n) * batchSize

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The store's clock goes on, and is the one that stamps what it stores.
@@ -84,10 +85,7 @@ func testTimeAfterLock(t *testing.T, db Database) {
 	id := entry.Claims[0].Order
 	clock := func() time.Time {
 		t.Helper()
-		now, err := s.Clock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		now := must.Get(s.Clock(t.Context()))(t)
 		return now
 	}
 	const wait = 400 * time.Millisecond
@@ -112,9 +110,7 @@ func testTimeAfterLock(t *testing.T, db Database) {
 			}
 		}
 		free()
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, <-done)
 	}
 	during(fmt.Sprintf("UPDATE orders SET meta = meta WHERE order_id = '%s'", id), due, func(ctx context.Context) error {
 		got, err := s.Change(ctx, want(id, sluice.Pay))

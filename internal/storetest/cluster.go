@@ -13,14 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func lease(t *testing.T, s sluice.Store, name, holder string, ttl time.Duration) bool {
 	t.Helper()
-	fence, err := s.Lease(t.Context(), name, holder, 0, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	fence := must.Get(s.Lease(t.Context(), name, holder, 0, ttl))(t)
 	return fence > 0
 }
 
@@ -44,9 +42,7 @@ func testLeases(t *testing.T, db Database) {
 	}
 	unlease := func(name, holder string) {
 		t.Helper()
-		if err := s.Unlease(t.Context(), name, holder); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Unlease(t.Context(), name, holder))
 	}
 	unlease("rebuild", "b") // does not hold it
 	if lease(t, s, "rebuild", "b", time.Hour) {
@@ -182,9 +178,7 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	beat := func(node string) {
 		t.Helper()
-		if err := s.Heartbeat(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Heartbeat(t.Context(), node))
 	}
 	live(time.Hour)
 	for _, node := range []string{"b", "a", "b", "b", "手机"} {
@@ -192,10 +186,7 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	live(time.Hour, "a", "b", "手机")
 	for {
-		got, err := other.LiveNodes(t.Context(), 50*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(other.LiveNodes(t.Context(), 50*time.Millisecond))(t)
 		if len(got) == 0 {
 			break
 		}
@@ -221,9 +212,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 	s := db.Open(t)
 	const ttl, within = 15 * time.Second, 5 * time.Second
 	for _, node := range []string{"dead", "alive"} {
-		if err := s.Heartbeat(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Heartbeat(t.Context(), node))
 	}
 	for _, name := range []string{"jobs", "renewed"} {
 		if !lease(t, s, name, "dead", ttl) {
@@ -231,9 +220,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 		}
 	}
 	stepBack(t, db, time.Hour)
-	if err := s.Heartbeat(t.Context(), "alive"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Heartbeat(t.Context(), "alive"))
 	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
 		t.Errorf("live: %q, %v; want only the server that has sent a heartbeat since", got, err)
 	}
@@ -289,9 +276,7 @@ func testGathered(t *testing.T, db Database) {
 	create(t, s, aSale("tablets", 10))
 	mark := func(sale sluice.SaleID, epoch int64, node string) {
 		t.Helper()
-		if err := s.MarkGathered(t.Context(), sale, epoch, node, ""); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.MarkGathered(t.Context(), sale, epoch, node, ""))
 	}
 	mark("phones", 1, "b")
 	mark("phones", 1, "a")
@@ -299,9 +284,7 @@ func testGathered(t *testing.T, db Database) {
 	mark("phones", 2, "c")
 	mark("tablets", 1, "d")
 	// Gathered for a ledger that another one has replaced meanwhile: not for this one.
-	if err := s.MarkGathered(t.Context(), "phones", 1, "e", "redis:replaced"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.MarkGathered(t.Context(), "phones", 1, "e", "redis:replaced"))
 	for _, test := range []struct {
 		sale  sluice.SaleID
 		epoch int64
@@ -327,9 +310,7 @@ func testGathered(t *testing.T, db Database) {
 // has taken it.
 func testTakeSale(t *testing.T, db Database) {
 	s, other := db.Open(t), db.Open(t)
-	if _, err := s.CreateSale(t.Context(), aSale("lamp", 10)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), aSale("lamp", 10)))(t)
 	s.UseLedger("redis:one")
 	image, err := s.BeginLoad(t.Context(), "lamp", 0)
 	if err == nil {
@@ -357,9 +338,7 @@ func testTakeSale(t *testing.T, db Database) {
 	take("redis:one", "node-2", never, false, "")                  // has it
 	take("redis:two", "node-2", time.Microsecond, false, "lately") // the store knows of no server that lives
 	take("redis:two", "node-2", never, false, "that of node-1")    // has the ledger before
-	if err := other.Heartbeat(t.Context(), "node-2"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, other.Heartbeat(t.Context(), "node-2"))
 	take("redis:two", "node-2", never, false, "that of node-1")
 	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
 		t.Errorf("a load into another ledger: %v", err)
@@ -392,9 +371,7 @@ func testTidy(t *testing.T, db Database) {
 		replace(t, s, id, sluice.DenyList, "eve")
 		replace(t, s, id, sluice.AllowList, "ann", "bob", "cy")
 		for epoch := range int64(2) {
-			if err := s.MarkGathered(t.Context(), id, epoch, "a", ""); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.MarkGathered(t.Context(), id, epoch, "a", ""))
 		}
 	}
 	for _, name := range []string{"old", "held"} {
@@ -410,9 +387,7 @@ func testTidy(t *testing.T, db Database) {
 		t.Fatal(archived, err)
 	}
 	for range 2 {
-		if err := s.Tidy(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.Tidy(t.Context()))
 	}
 	lists, err := s.Lists(t.Context())
 	if err != nil || len(lists) != 2 || lists[0].Sale != "on" || lists[1].Sale != "on" {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A sale that no buyer has bought from is deleted with all that is about it, and its id
@@ -16,10 +17,7 @@ func testDeleteSale(t *testing.T, db Database) {
 	ctx := t.Context()
 	create(t, s, aSale("phones", 10))
 	create(t, s, aSale("tablets", 10))
-	sale, err := s.Restock(ctx, "phones", "po-1", 5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sale := must.Get(s.Restock(ctx, "phones", "po-1", 5))(t)
 	buyers := func(names ...sluice.BuyerID) iter.Seq2[sluice.BuyerID, error] {
 		return func(yield func(sluice.BuyerID, error) bool) {
 			for _, name := range names {
@@ -29,10 +27,7 @@ func testDeleteSale(t *testing.T, db Database) {
 			}
 		}
 	}
-	denied, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("alice", "bob"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	denied := must.Get(s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("alice", "bob")))(t)
 	state := func(err error, why string) {
 		t.Helper()
 		if _, ok := errors.AsType[*sluice.StateError](err); !ok {
@@ -40,9 +35,7 @@ func testDeleteSale(t *testing.T, db Database) {
 		}
 	}
 	state(s.DeleteSale(ctx, "phones", sale.Version-1), "of an older version")
-	if err := s.DeleteSale(ctx, "phones", sale.Version); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.DeleteSale(ctx, "phones", sale.Version))
 	if _, err := s.Sale(ctx, "phones"); !errors.Is(err, sluice.ErrSaleNotFound) {
 		t.Errorf("the sale that was deleted: %v", err)
 	}
@@ -75,9 +68,7 @@ func testDeleteSale(t *testing.T, db Database) {
 	src := source{sale: "phones", epoch: again.Epoch}
 	src.store(t, s, 1)
 	state(s.DeleteSale(ctx, "phones", again.Version), "with an order")
-	if err := s.SetAside(ctx, aLetter("tablets", 1, "x")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(ctx, aLetter("tablets", 1, "x")))
 	state(s.DeleteSale(ctx, "tablets", 1), "with a dead letter")
 	if err := s.DeleteSale(ctx, "nothing", 1); !errors.Is(err, sluice.ErrSaleNotFound) {
 		t.Errorf("no such sale: %v", err)

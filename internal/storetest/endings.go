@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 const (
@@ -33,19 +34,13 @@ func want(order sluice.OrderID, action sluice.Action) sluice.Change {
 
 func change(t *testing.T, s sluice.Store, c sluice.Change) sluice.Order {
 	t.Helper()
-	order, err := s.Change(t.Context(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(s.Change(t.Context(), c))(t)
 	return order
 }
 
 func history(t *testing.T, s sluice.Store, order sluice.OrderID) []sluice.HistoryEntry {
 	t.Helper()
-	entries, err := s.History(t.Context(), order)
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(s.History(t.Context(), order))(t)
 	return entries
 }
 
@@ -53,13 +48,10 @@ func history(t *testing.T, s sluice.Store, order sluice.OrderID) []sluice.Histor
 func given(t *testing.T, s sluice.Store) (all []sluice.Release) {
 	t.Helper()
 	for {
-		n, err := s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []sluice.Release) error {
+		n := must.Get(s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []sluice.Release) error {
 			all = append(all, releases...)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		if n == 0 {
 			return all
 		}
@@ -140,10 +132,7 @@ func become(t *testing.T, s sluice.Store, db Database, src *source, status sluic
 
 func read1(t *testing.T, s sluice.Store, id sluice.OrderID) sluice.Order {
 	t.Helper()
-	order, err := s.Order(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	order := must.Get(s.Order(t.Context(), id))(t)
 	return order
 }
 
@@ -269,9 +258,7 @@ func testUnpaidEndings(t *testing.T, db Database) {
 			t.Errorf("%s: releases %+v", c.name, releases)
 		}
 	}
-	if err := s.FenceSale(t.Context(), "phones", 1, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 1, "test"))
 	image, err := s.BeginLoad(t.Context(), "phones", 0)
 	if err != nil || len(image.Records) != len(unpaid) {
 		t.Fatalf("%d records to load, %v", len(image.Records), err)

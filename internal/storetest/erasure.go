@@ -11,15 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // erasing is a store that has a key for pseudonyms.
 func erasing(t *testing.T, db Database, key string) sluice.Store {
 	t.Helper()
 	s := db.Open(t)
-	if _, err := s.SealSecrets(t.Context(), key); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.SealSecrets(t.Context(), key))(t)
 	return s
 }
 
@@ -148,14 +147,9 @@ func archivedSale(t *testing.T, s sluice.Store, id sluice.SaleID) {
 	t.Helper()
 	closed(t, s, id)
 	given(t, s)
-	letters, err := s.DeadLetters(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	letters := must.Get(s.DeadLetters(t.Context(), id))(t)
 	for i := range letters {
-		if err := s.ResolveDeadLetter(t.Context(), letters[i].ID, "stored"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.ResolveDeadLetter(t.Context(), letters[i].ID, "stored"))
 	}
 	if is, err := s.Archive(t.Context(), id); err != nil || !is {
 		t.Fatalf("archive %s: %v, %v", id, is, err)
@@ -186,14 +180,10 @@ func testErase(t *testing.T, db Database) {
 		damaged := aLetter(id, 1, "damaged")
 		damaged.Claims, damaged.Reason = "\x00buyer-4711\tkey", "cannot read buyer-4711"
 		for _, l := range []sluice.DeadLetter{letterOf(id, "whole", entry.Claims...), damaged, aLetter(id, 1, "other")} {
-			if err := s.SetAside(t.Context(), l); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, s.SetAside(t.Context(), l))
 		}
 		list := func(yield func(sluice.BuyerID, error) bool) { yield(erasedBuyer, nil) }
-		if _, err := s.ReplaceList(t.Context(), id, sluice.AllowList, list); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.ReplaceList(t.Context(), id, sluice.AllowList, list))(t)
 	}
 	refused := sluice.AdminAction{
 		By: "buyer:" + string(erasedBuyer), Status: 403, Address: "192.0.2.47",
@@ -201,18 +191,14 @@ func testErase(t *testing.T, db Database) {
 	}
 	recordAction(t, s, refused)
 	recordAction(t, s, sluice.AdminAction{By: "buyer:other", Status: 403, Address: "192.0.2.9"})
-	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.NumberEvents(t.Context(), 1000))(t)
 	archivedSale(t, s, "phones")
 	archivedSale(t, s, "radios")
 	late := entries[0].Claims[1].Order // is paid after its sale was archived
 	pay := want(late, sluice.Pay)
 	pay.PaymentID = "pay-4711-3"
 	change(t, s, pay)
-	if _, err := s.NumberEvents(t.Context(), 1000); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.NumberEvents(t.Context(), 1000))(t)
 	before, ids := everything(t, s), eventIDs(t, s)
 	sums := map[sluice.SaleID]contents{}
 	for _, id := range []sluice.SaleID{"phones", "radios", "tablets"} {
@@ -314,9 +300,7 @@ func testEraseKeys(t *testing.T, db Database) {
 		t.Errorf("pseudonyms %v, want two", seen)
 	}
 	reader := db.OpenReadOnly(t)
-	if _, err := reader.SealSecrets(t.Context(), erasureKey); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(reader.SealSecrets(t.Context(), erasureKey))(t)
 	if _, err := reader.EraseBuyer(t.Context(), erasedBuyer); err == nil {
 		t.Error("a reader erases")
 	}

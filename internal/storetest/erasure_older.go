@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // All buyers of sales that were archived long ago are erased, and old actions of
@@ -18,9 +19,7 @@ func testEraseOlder(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
 	for _, id := range []sluice.SaleID{"old", "owes", "new", "open"} {
 		entry := allTake(t, s, id, 150, sluice.Cancel)
-		if err := s.SetAside(t.Context(), letterOf(id, "x", entry.Claims[0])); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.SetAside(t.Context(), letterOf(id, "x", entry.Claims[0])))
 		if id != "open" {
 			archivedSale(t, s, id)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A sale with many orders keeps no other from being erased: each has its turns.
@@ -66,9 +67,7 @@ func testEraseTwoOfOneLetter(t *testing.T, db Database) {
 	src := selling(t, s, "phones", 10)
 	entry := src.entry(3)
 	entry.Claims[0].Buyer, entry.Claims[1].Buyer = "ann-4711", "bob-4711"
-	if err := s.SetAside(t.Context(), letterOf("phones", "both", entry.Claims...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(t.Context(), letterOf("phones", "both", entry.Claims...)))
 	letters, err := s.DeadLetters(t.Context(), "phones")
 	if err != nil || len(letters) != 1 {
 		t.Fatal(letters, err)

@@ -16,16 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // numberAll gives numbers until nothing is without one.
 func numberAll(t *testing.T, s sluice.Store, limit int) {
 	t.Helper()
 	for {
-		n, err := s.NumberEvents(t.Context(), limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(s.NumberEvents(t.Context(), limit))(t)
 		if n == 0 {
 			return
 		}
@@ -36,10 +34,7 @@ func numberAll(t *testing.T, s sluice.Store, limit int) {
 func feed(t *testing.T, s sluice.Store, limit int) (all []sluice.Event) {
 	t.Helper()
 	for {
-		page, err := s.Events(t.Context(), int64(len(all)), limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(s.Events(t.Context(), int64(len(all)), limit))(t)
 		for i := range page {
 			if page[i].Seq != int64(len(all)+i+1) {
 				t.Fatalf("event %d stands at place %d", page[i].Seq, len(all)+i+1)
@@ -93,15 +88,11 @@ func testEvents(t *testing.T, db Database) {
 	if n, err := expireDue(t.Context(), s, 10); err != nil || n != 2 {
 		t.Errorf("expired %d, %v", n, err)
 	}
-	if _, err := s.Restock(t.Context(), "phones", "r1", 4); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+	must.Get(s.Restock(t.Context(), "phones", "r1", 4))(t)
+	must.Get(s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
 		sale.Paused, sale.Title = true, "Another thing"
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	numberAll(t, s, 100)
 
 	all := feed(t, other, sluice.MaxPage)
@@ -235,7 +226,7 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 		(&source{sale: sale, epoch: 3}).store(t, s, n)
 	}
 	for _, want := range []int{20, 12} { // a step is full while there is more, whichever sale has it
-		if n := must(s.NumberEvents(t.Context(), 20)); n != want {
+		if n := must.Get(s.NumberEvents(t.Context(), 20))(t); n != want {
 			t.Errorf("numbered %d, want %d", n, want)
 		}
 	}
@@ -259,11 +250,11 @@ func mustFollowHistory(t *testing.T, s sluice.Store, all []sluice.Event) {
 		}
 	}
 	stored := 0
-	for _, sale := range must(s.Sales(t.Context())) {
+	for _, sale := range must.Get(s.Sales(t.Context()))(t) {
 		for _, o := range look(t, s, sale.ID).Orders {
 			stored++
 			var want []string
-			for _, h := range must(s.History(t.Context(), o.ID)) {
+			for _, h := range must.Get(s.History(t.Context(), o.ID))(t) {
 				e := sluice.NewOrderEvent(1, o, h)
 				want = append(want, fmt.Sprint(e.Type, " ", h.At.UnixMilli(), " ", e.RefusedPayment))
 			}
@@ -275,13 +266,6 @@ func mustFollowHistory(t *testing.T, s sluice.Store, all []sluice.Event) {
 	if stored != len(got) {
 		t.Errorf("events of %d orders, and %d are stored: %s", len(got), stored, slices.Sorted(maps.Keys(got)))
 	}
-}
-
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
 }
 
 // Writers on several servers, several numberers that break off, and a reader

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // expireDue ends what is due by the store's clock, and returns how many.
@@ -51,10 +52,7 @@ func testExpireDue(t *testing.T, db Database) {
 
 	// Orders kept until after the moment that the caller chooses stay; a moment
 	// after the store's clock is of no effect.
-	before, err := s.Clock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	before := must.Get(s.Clock(t.Context()))(t)
 	for moment, want := range map[time.Duration]int{
 		-100 * 24 * time.Hour: 0, look(t, s, "tablets").Orders[0].KeepUntil.Sub(before) - time.Millisecond: 0,
 	} {
@@ -188,10 +186,7 @@ func testConcurrentExpiry(t *testing.T, db Database) {
 	running.Wait()
 	// A pass over what others hold may have left some.
 	for {
-		n, err := expireDue(t.Context(), handles[0], 100)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(expireDue(t.Context(), handles[0], 100))(t)
 		if n == 0 {
 			break
 		}

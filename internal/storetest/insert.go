@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func testInsert(t *testing.T, db Database) {
@@ -174,12 +175,10 @@ func testRedelivery(t *testing.T, db Database) {
 	}
 
 	// What was redelivered has the first price and node, whatever is now.
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+	must.Get(s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 		s.Price.Amount = 1
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	unchanged(t, s, "phones", func() { insert(t, s, sluice.Stored{Redelivered: 6}, first) })
 }
 
@@ -312,9 +311,7 @@ func testOldEpochs(t *testing.T, db Database) {
 	old := source{sale: "phones", epoch: 1}
 	stored, late := old.entry(2), old.entry(2)
 	insert(t, s, sluice.Stored{Inserted: 2}, stored)
-	if err := s.FenceSale(t.Context(), "phones", 1, "test"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 1, "test"))
 	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil { // it need not be confirmed
 		t.Fatal(err)
 	}

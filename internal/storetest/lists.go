@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func seqOf(buyers ...sluice.BuyerID) iter.Seq2[sluice.BuyerID, error] {
@@ -43,10 +44,7 @@ func replace(t *testing.T, s sluice.Store, sale sluice.SaleID, kind sluice.ListK
 	buyers ...sluice.BuyerID,
 ) sluice.BuyerList {
 	t.Helper()
-	list, err := s.ReplaceList(t.Context(), sale, kind, seqOf(buyers...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(s.ReplaceList(t.Context(), sale, kind, seqOf(buyers...)))(t)
 	return list
 }
 
@@ -54,10 +52,7 @@ func replace(t *testing.T, s sluice.Store, sale sluice.SaleID, kind sluice.ListK
 func listed(t *testing.T, s sluice.Store, list sluice.BuyerList, page int) (all []sluice.BuyerID) {
 	t.Helper()
 	for after := sluice.BuyerID(""); ; after = all[len(all)-1] {
-		ids, err := s.Listed(t.Context(), list, after, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		ids := must.Get(s.Listed(t.Context(), list, after, page))(t)
 		all = append(all, ids...)
 		if len(ids) < page {
 			return all
@@ -67,10 +62,7 @@ func listed(t *testing.T, s sluice.Store, list sluice.BuyerList, page int) (all 
 
 func allLists(t *testing.T, s sluice.Store) []sluice.BuyerList {
 	t.Helper()
-	all, err := s.Lists(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(s.Lists(t.Context()))(t)
 	return all
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func testLoad(t *testing.T, db Database) {
@@ -27,10 +28,7 @@ func testLoad(t *testing.T, db Database) {
 	}
 	begin := func(epoch int64) {
 		t.Helper()
-		image, err := s.BeginLoad(t.Context(), "phones", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		image := must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
 		want := sluice.LoadImage{Sale: "phones", Epoch: epoch, Terms: sale.Terms}
 		if diff := cmp.Diff(want, image, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("image (-want +got):\n%s", diff)
@@ -43,34 +41,26 @@ func testLoad(t *testing.T, db Database) {
 	wantError(t, s.ConfirmLoad(t.Context(), "phones", 1), sluice.ErrStaleEpoch)
 	wantError(t, s.ConfirmLoad(t.Context(), "phones", 3), sluice.ErrStaleEpoch)
 	wantEpochs(2, 0, "")
-	if err := s.ConfirmLoad(t.Context(), "phones", 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 2))
 	wantEpochs(2, 2, "")
 
 	_, err = s.BeginLoad(t.Context(), "phones", 0) // live
 	wantError(t, err, sluice.ErrSaleLive)
 	wantEpochs(2, 2, "")
-	if err := s.FenceSale(t.Context(), "phones", 2, "lost: x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 2, "lost: x"))
 	if err := s.ConfirmLoad(t.Context(), "phones", 2); err != nil { // a reply that was lost, say
 		t.Fatal(err)
 	}
 	wantEpochs(2, 2, "lost: x")
 	begin(3)
 	wantEpochs(3, 2, "lost: x")
-	if err := s.ConfirmLoad(t.Context(), "phones", 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 3))
 	wantEpochs(3, 3, "")
 	if version := read(t, s, "phones").Version; version != 1 {
 		t.Errorf("version %d after loads, want 1", version)
 	}
 
-	if err := s.FenceSale(t.Context(), "phones", 3, "lost: x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 3, "lost: x"))
 	image, err := s.BeginLoad(t.Context(), "phones", 41) // the ledger has seen 41
 	if err != nil || image.Epoch != 42 {
 		t.Errorf("epoch %d, %v; want 42", image.Epoch, err)
@@ -95,9 +85,7 @@ func testLoadRecords(t *testing.T, db Database) {
 	src := source{sale: "phones", epoch: 1}
 	first, second := src.entry(2100), src.entry(400)
 	second.Terms = 2
-	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{first, second}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{first, second}))(t)
 	image, err := s.BeginLoad(t.Context(), "phones", 0) // it is fenced by what was not covered
 	if err != nil {
 		t.Fatal(err)
@@ -124,9 +112,7 @@ func testLastSeq(t *testing.T, db Database) {
 	create(t, s, aSale("tablets", 3))
 	src := source{sale: "phones", epoch: 1}
 	first, second := src.entry(2), src.entry(3)
-	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{second, first}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{second, first}))(t)
 	for _, test := range []struct {
 		sale  sluice.SaleID
 		epoch int64
@@ -153,15 +139,11 @@ func testDeadLetters(t *testing.T, db Database) {
 		aLetter("phones", 1, "b"), aLetter("phones", 1, "a"), aLetter("phones", 2, "a"), aLetter("unknown", 1, "a"),
 	}
 	for _, letter := range letters {
-		if err := s.SetAside(t.Context(), letter); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.SetAside(t.Context(), letter))
 	}
 	again := letters[0]
 	again.Reason, again.Claims = "another", "another"
-	if err := s.SetAside(t.Context(), again); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(t.Context(), again))
 	given := cmpopts.IgnoreFields(sluice.DeadLetter{}, "ID", "CreatedAt")
 	for sale, want := range map[sluice.SaleID][]sluice.DeadLetter{
 		"": letters, "phones": letters[:3], "unknown": letters[3:], "none": nil,
@@ -202,12 +184,8 @@ func testDamagedDeadLetters(t *testing.T, db Database) {
 		Sale: "phones", EntryID: "1-1", Reason: "torn: \xff\x00", Claims: "\x00\xff\xfe'\"\\\n",
 		Node: "\x00",
 	}
-	if err := s.SetAside(t.Context(), damaged); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SetAside(t.Context(), sluice.DeadLetter{Sale: "phones", EntryID: "1-2"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(t.Context(), damaged))
+	must.Succeed(t, s.SetAside(t.Context(), sluice.DeadLetter{Sale: "phones", EntryID: "1-2"}))
 	got, err := s.DeadLetters(t.Context(), "phones")
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%d dead letters, %v", len(got), err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func testOrder(t *testing.T, db Database) {
@@ -16,10 +17,7 @@ func testOrder(t *testing.T, db Database) {
 	entry := src.store(t, s, 2)
 	c := look(t, s, "phones")
 	for i, want := range c.Orders {
-		got, err := s.Order(t.Context(), want.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(s.Order(t.Context(), want.ID))(t)
 		if diff := cmp.Diff(want, got); diff != "" || got.ID != entry.Claims[i].Order {
 			t.Errorf("order %d (-listed +alone):\n%s", i, diff)
 		}
@@ -88,9 +86,7 @@ func testFilters(t *testing.T, db Database) {
 		entry := src.entry(6) // two of them are rejected
 		entry.Claims[1].Buyer = entry.Claims[0].Buyer
 		entry.Claims[5].Buyer = entry.Claims[0].Buyer
-		if _, err := s.Insert(t.Context(), id, []sluice.Entry{entry}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Insert(t.Context(), id, []sluice.Entry{entry}))(t)
 		all = append(all, look(t, s, id).Orders...)
 	}
 	buyers := []sluice.BuyerID{"", all[0].Buyer, all[2].Buyer, "nobody", "\x00\xff"}
@@ -159,9 +155,7 @@ func testBadCursors(t *testing.T, db Database) {
 	for i := range entry.Claims {
 		entry.Claims[i].Buyer = entry.Claims[i%2].Buyer
 	}
-	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{entry}))(t)
 	first := func(f sluice.OrderFilter) (cursor string) {
 		f.Limit = 1
 		_, cursor, err := s.Orders(t.Context(), f)
@@ -217,17 +211,12 @@ func testCursorOfABuyer(t *testing.T, db Database) {
 	cursor := func(buyer sluice.BuyerID) string {
 		entry := src.entry(2)
 		entry.Claims[0].Buyer, entry.Claims[1].Buyer = buyer, buyer
-		if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{entry}))(t)
 		_, next, err := s.Orders(t.Context(), sluice.OrderFilter{Buyer: buyer, Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := base64.RawURLEncoding.DecodeString(next)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(base64.RawURLEncoding.DecodeString(next))(t)
 		return strings.Replace(string(text), string(entry.Claims[0].Order), "", 1)
 	}
 	if a, b := cursor("early"), cursor("late"); a != b {

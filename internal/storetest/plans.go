@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -124,10 +125,7 @@ func (p *Plans) Run(t *testing.T) {
 	inFull(t)
 	few := loadForPlans(t, p)
 	order := few[10]
-	last, err := p.Store.LastEvent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(p.Store.LastEvent(t.Context()))(t)
 	// Whole milliseconds: MariaDB compares a time with more digits otherwise.
 	now := p.Dialect.Time(time.Now().UTC().Truncate(time.Millisecond))
 	value := map[string]any{
@@ -141,10 +139,7 @@ func (p *Plans) Run(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		tx, err := p.DB.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(p.DB.BeginTx(ctx, nil))(t)
 		defer tx.Rollback()
 		if rows, plan := p.Rows(t, tx, query, args); rows > fewRows {
 			t.Errorf("%s looks at %d rows, want at most %d:\n%s\n%s", name, rows, fewRows, query, plan)
@@ -230,10 +225,7 @@ func loadForPlans(t *testing.T, p *Plans) []sluice.Order {
 			src.store(t, s, n)
 		}
 	}
-	tx, err := p.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(p.DB.BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
 	// As an ending does it, but for time: half of the orders have expired.
 	var ids []string
@@ -243,14 +235,10 @@ func loadForPlans(t *testing.T, p *Plans) []sluice.Order {
 	}
 	for rows.Next() {
 		var id string
-		if err := rows.Scan(&id); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(&id))
 		ids = append(ids, id)
 	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(rows.Err(), rows.Close()))
 	sql := maps.Collect(sqlcore.Statements(p.Dialect))
 	for i := 0; i < len(ids); i += 2000 {
 		list := p.Dialect.List(ids[i:min(i+2000, len(ids))])
@@ -277,14 +265,9 @@ func loadForPlans(t *testing.T, p *Plans) []sluice.Order {
 			t.Fatalf("%s: %v", query, err)
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Commit())
 	for {
-		n, err := s.NumberEvents(t.Context(), 5000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(s.NumberEvents(t.Context(), 5000))(t)
 		if n == 0 {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // longAgo makes a sale, and all that has happened to it and to its orders, two hours
@@ -32,10 +33,7 @@ func goesOn(t *testing.T, s sluice.Store, id sluice.SaleID) {
 
 func purge(t *testing.T, s sluice.Store) sluice.Purged {
 	t.Helper()
-	done, err := s.PurgeOlder(t.Context(), time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must.Get(s.PurgeOlder(t.Context(), time.Hour))(t)
 	return done
 }
 
@@ -61,9 +59,7 @@ func soldOut(t *testing.T, db Database, s sluice.Store, id sluice.SaleID) sluice
 	}
 	change(t, s, want(order(2), sluice.Refund))
 	change(t, s, want(order(3), sluice.Cancel))
-	if err := s.SetAside(t.Context(), letterOf(id, "whole", entry.Claims...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.SetAside(t.Context(), letterOf(id, "whole", entry.Claims...)))
 	archivedSale(t, s, id)
 	change(t, s, want(order(5), sluice.Pay))
 	longAgo(t, db, s, id)
@@ -206,15 +202,10 @@ func testPurgeAfterJump(t *testing.T, db Database) {
 	before := look(t, s, "phones")
 	const years = 365 * 24 * time.Hour
 	skewed := db.OpenAhead(t, 11*years)
-	if _, err := skewed.SealSecrets(t.Context(), erasureKey); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(skewed.SealSecrets(t.Context(), erasureKey))(t)
 	erased, err := skewed.EraseOlder(t.Context(), 10*years)
 	sameErased(t, sluice.Erased{}, erased, err)
-	purged, err := skewed.PurgeOlder(t.Context(), 10*years)
-	if err != nil {
-		t.Fatal(err)
-	}
+	purged := must.Get(skewed.PurgeOlder(t.Context(), 10*years))(t)
 	samePurged(t, sluice.Purged{}, purged)
 	if diff := cmp.Diff(before, look(t, s, "phones")); diff != "" {
 		t.Errorf("the sale (-before +after):\n%s", diff)
@@ -233,10 +224,7 @@ func testPurgeWaitsForWebhooks(t *testing.T, db Database) {
 	behind := []sluice.WebhookID{"wh_slow"}
 	samePurged(t, sluice.Purged{Waits: recent, Behind: behind}, purge(t, s))
 
-	last, err := s.LastEvent(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(s.LastEvent(t.Context()))(t)
 	kept := []sluice.Delivery{
 		{Event: 2, Subject: "phones", State: sluice.DeliveryFailed},
 		{Event: 4, Subject: "phones", State: sluice.DeliveryPending},
@@ -260,9 +248,7 @@ func testPurgeWaitsForWebhooks(t *testing.T, db Database) {
 		t.Error(err)
 	}
 	samePurged(t, sluice.Purged{Waits: recent, Behind: behind}, purge(t, s))
-	if err := s.DeleteWebhook(t.Context(), "wh_slow"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.DeleteWebhook(t.Context(), "wh_slow"))
 	// All is old, and the last event and the last order stay.
 	done := purge(t, s)
 	if done.Events != last-4 || done.Behind != nil {
@@ -287,10 +273,7 @@ func manyEnded(t *testing.T, db Database, s sluice.Store, id sluice.SaleID, n in
 	}
 	db.Age(t, id, time.Hour)
 	for {
-		due, err := s.ExpireDue(t.Context(), 1000, func(now time.Time) time.Time { return now })
-		if err != nil {
-			t.Fatal(err)
-		}
+		due := must.Get(s.ExpireDue(t.Context(), 1000, func(now time.Time) time.Time { return now }))(t)
 		if len(due) == 0 {
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // races is how often two changes are raced: enough to find what is wrong. Soak
@@ -272,17 +273,10 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 	var images []sluice.LoadImage
 	for told := 0; ; {
 		epoch := int64(len(images) + 1)
-		if err := s.FenceSale(t.Context(), "phones", epoch, "test"); err != nil {
-			t.Fatal(err)
-		}
-		image, err := s.BeginLoad(t.Context(), "phones", 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.FenceSale(t.Context(), "phones", epoch, "test"))
+		image := must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
 		images = append(images, image)
-		if err := s.ConfirmLoad(t.Context(), "phones", image.Epoch); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", image.Epoch))
 		if told == n {
 			break
 		}

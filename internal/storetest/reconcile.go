@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // plant damages the database as no program of ours does. The statements are
@@ -134,9 +135,7 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 		reissue(t, s, cancelled, epoch, false, fmt.Sprintf("epoch %d of a sale of epoch 1", epoch))
 	}
 	// The next load counts the ending: a release of the epoch before is no use.
-	if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
 	reissue(t, s, cancelled, 1, false, "the epoch before")
 	reissue(t, s, cancelled, 2, true, "the epoch that is being loaded")
 	if got := given(t, s); len(got) != 1 || got[0].Epoch != 2 {

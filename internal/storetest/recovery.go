@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A sale whose store is older than its ledger: its orders do not expire, claims that had ended
@@ -18,24 +19,15 @@ func testRecovery(t *testing.T, db Database) {
 	s, ctx := db.Open(t), t.Context()
 	sale := aSale("phone", 2)
 	sale.PaymentWindow, sale.PaymentGrace = time.Second, 0
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	_, err := s.CreateSale(ctx, sale)
-	must(err)
-	_, err = s.BeginLoad(ctx, "phone", 0)
-	must(err)
-	must(s.ConfirmLoad(ctx, "phone", 1))
+	must.Get(s.CreateSale(ctx, sale))(t)
+	must.Get(s.BeginLoad(ctx, "phone", 0))(t)
+	must.Succeed(t, s.ConfirmLoad(ctx, "phone", 1))
 	live := anEntry("phone", 1, 1, 2)
-	_, err = s.Insert(ctx, "phone", []sluice.Entry{live})
-	must(err)
+	must.Get(s.Insert(ctx, "phone", []sluice.Entry{live}))(t)
 
 	fence := func(reason, want string) {
 		t.Helper()
-		must(s.FenceSale(ctx, "phone", 1, reason))
+		must.Succeed(t, s.FenceSale(ctx, "phone", 1, reason))
 		if now, err := s.Sale(ctx, "phone"); err != nil || now.Fence != want {
 			t.Errorf("after %q the fence is %q, %v; want %q", reason, now.Fence, err, want)
 		}
@@ -84,8 +76,7 @@ func testRecovery(t *testing.T, db Database) {
 	if _, err := s.Recovered(ctx, "phone", 2, "a test", time.Hour); !errors.Is(err, sluice.ErrStaleEpoch) {
 		t.Errorf("of another epoch: %v", err)
 	}
-	until, err := s.Recovered(ctx, "phone", 1, "a test", time.Hour)
-	must(err)
+	until := must.Get(s.Recovered(ctx, "phone", 1, "a test", time.Hour))(t)
 	fence("older: five", "recovered: a test")
 	for i := range live.Claims {
 		o, err := s.Order(ctx, live.Claims[i].Order)

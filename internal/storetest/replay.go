@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A dead letter that was dealt with is no longer listed, and still there.
@@ -15,24 +16,16 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 	s := db.Open(t)
 	create(t, s, aSale("phones", 3))
 	for _, entry := range []string{"a", "b"} {
-		if err := s.SetAside(t.Context(), aLetter("phones", 1, entry)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.SetAside(t.Context(), aLetter("phones", 1, entry)))
 	}
 	list := func(sale sluice.SaleID) []sluice.DeadLetter {
 		t.Helper()
-		letters, err := s.DeadLetters(t.Context(), sale)
-		if err != nil {
-			t.Fatal(err)
-		}
+		letters := must.Get(s.DeadLetters(t.Context(), sale))(t)
 		return letters
 	}
 	one := func(id int64) sluice.DeadLetter {
 		t.Helper()
-		letter, err := s.DeadLetter(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		letter := must.Get(s.DeadLetter(t.Context(), id))(t)
 		return letter
 	}
 	letters := list("phones")
@@ -41,9 +34,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 			t.Errorf("alone (-listed +alone):\n%s", diff)
 		}
 	}
-	if err := s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored: 手机 \x00"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored: 手机 \x00"))
 	got := one(letters[0].ID)
 	if got.Resolved.Before(got.CreatedAt) || got.Resolution != "stored: 手机 \uFFFD" {
 		t.Errorf("dealt with: %+v", got)
@@ -78,9 +69,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 // Of several who note how a letter was dealt with, one is the first.
 func testConcurrentResolve(t *testing.T, db Database) {
 	handles := []sluice.Store{db.Open(t), db.Open(t)}
-	if err := handles[0].SetAside(t.Context(), aLetter("phones", 1, "a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, handles[0].SetAside(t.Context(), aLetter("phones", 1, "a")))
 	letters, err := handles[0].DeadLetters(t.Context(), "phones")
 	if err != nil || len(letters) != 1 {
 		t.Fatal(letters, err)

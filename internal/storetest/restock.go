@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // wantTerms checks total, cap, taken and version of a sale.
@@ -26,10 +27,7 @@ func wantTerms(t *testing.T, s sluice.Store, total, limit, taken, version int64)
 
 func restock(t *testing.T, s sluice.Store, id string, delta int64) sluice.Sale {
 	t.Helper()
-	sale, err := s.Restock(t.Context(), "phones", id, delta)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sale := must.Get(s.Restock(t.Context(), "phones", id, delta))(t)
 	if diff := cmp.Diff(read(t, s, "phones"), sale); diff != "" {
 		t.Errorf("returned by Restock (-read +returned):\n%s", diff)
 	}
@@ -39,10 +37,7 @@ func restock(t *testing.T, s sluice.Store, id string, delta int64) sluice.Sale {
 // undo takes back what waits under this version of the terms.
 func undo(t *testing.T, s sluice.Store, version int64) {
 	t.Helper()
-	sale, err := s.UndoLowering(t.Context(), "phones", version)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sale := must.Get(s.UndoLowering(t.Context(), "phones", version))(t)
 	if diff := cmp.Diff(read(t, s, "phones"), sale); diff != "" {
 		t.Errorf("returned by UndoLowering (-read +returned):\n%s", diff)
 	}
@@ -102,12 +97,10 @@ func testRestock(t *testing.T, db Database) {
 	})
 	restock(t, s, "A", -11) // its id can be used again, with another delta; down to taken
 	wantTerms(t, s, 4, 15, 4, 5)
-	if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+	must.Get(s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 		s.Paused = true
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	undo(t, s, 5) // the ledger never saw version 5 alone
 	wantTerms(t, s, 4, 15, 4, 6)
 	undo(t, s, 6)
@@ -157,40 +150,30 @@ func testRestockRefused(t *testing.T, db Database) {
 		}
 	})
 	src.store(t, s, 7)
-	if err := s.FenceSale(t.Context(), "phones", 1, "lost: x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 1, "lost: x"))
 	unchanged(t, s, "phones", func() { // more may be taken than the ledger knows
 		_, err := s.Restock(t.Context(), "phones", "down", -1)
 		wantError(t, err, sluice.ErrTotalUndecided)
 	})
 	load := func() {
 		t.Helper()
-		if _, err := s.BeginLoad(t.Context(), "phones", 0); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
 	}
 	load()
 	unchanged(t, s, "phones", func() {
 		_, err := s.Restock(t.Context(), "phones", "down", -1)
 		wantError(t, err, sluice.ErrTotalUndecided)
 	})
-	if err := s.ConfirmLoad(t.Context(), "phones", 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 2))
 	// A lowering that the ledger has not decided about ends with the ledger.
 	restock(t, s, "down", -1)
 	wantTerms(t, s, 12, 13, 11, 3)
-	if err := s.FenceSale(t.Context(), "phones", 2, "lost: x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 2, "lost: x"))
 	load()
 	wantTerms(t, s, 13, 13, 11, 4)
 	wantMade(t, s, "down", -1, false)
 	wantMade(t, s, "up", 3, true)
-	if err := s.ConfirmTotal(t.Context(), "phones", 3); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.ConfirmTotal(t.Context(), "phones", 3))
 	wantTerms(t, s, 13, 13, 11, 4)
 
 	if got, err := s.Restock(t.Context(), "phones", "max", sluice.MaxUnits-13); err != nil ||
@@ -221,18 +204,14 @@ func testCap(t *testing.T, db Database) {
 	src.store(t, s, 10)
 	confirm := func(version int64) {
 		t.Helper()
-		if err := s.ConfirmTotal(t.Context(), "phones", version); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.ConfirmTotal(t.Context(), "phones", version))
 	}
 	lower := func(total int64) {
 		t.Helper()
-		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		must.Get(s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 			s.Total = total
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 	}
 	confirm(1)
 	wantTerms(t, s, 20, 20, 10, 1)
@@ -286,12 +265,10 @@ func testCapOfNoTotal(t *testing.T, db Database) {
 	s := db.Open(t)
 	create(t, s, aSale("phones", sluice.Unlimited))
 	for i, total := range []int64{7, 3, sluice.Unlimited, sluice.Unlimited, 0} {
-		if _, err := s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
+		must.Get(s.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 			s.Total = total
 			return nil
-		}); err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		wantTerms(t, s, total, []int64{7, 7, sluice.Unlimited, sluice.Unlimited, 0}[i], 0, int64(i+2))
 		if total == sluice.Unlimited {
 			if err := s.ConfirmTotal(t.Context(), "phones", int64(i+2)); err != nil {
@@ -401,11 +378,8 @@ func testRestockAgainstInserts(t *testing.T, db Database) {
 // closed lets a sale have closed before this test began.
 func closed(t *testing.T, s sluice.Store, id sluice.SaleID) {
 	t.Helper()
-	_, err := s.ChangeSale(t.Context(), id, func(sale *sluice.Sale) error {
+	must.Get(s.ChangeSale(t.Context(), id, func(sale *sluice.Sale) error {
 		sale.OpensAt, sale.ClosesAt = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }

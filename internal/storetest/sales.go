@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func testCreateSale(t *testing.T, db Database) {
@@ -132,10 +133,7 @@ func testSales(t *testing.T, db Database) {
 		row.OpensAt = sale.at
 		create(t, s, row)
 	}
-	all, err := s.Sales(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(s.Sales(t.Context()))(t)
 	var ids []sluice.SaleID
 	for _, sale := range all {
 		ids = append(ids, sale.ID)
@@ -163,13 +161,9 @@ func testSelectSales(t *testing.T, db Database) {
 		}
 	}
 	for _, id := range []sluice.SaleID{"c", "d"} {
-		if err := s.FenceSale(t.Context(), id, 1, "lost"); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.FenceSale(t.Context(), id, 1, "lost"))
 	}
-	if _, err := s.BeginLoad(t.Context(), "d", 0); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.BeginLoad(t.Context(), "d", 0))(t)
 	for _, c := range []struct {
 		filter sluice.SaleFilter
 		want   []sluice.SaleID
@@ -227,10 +221,7 @@ func testUnchangedSales(t *testing.T, db Database) {
 		{"a sale that is archived", func() error { _, err := s.Archive(t.Context(), "old"); return err }},
 		{"a new sale", func() error { create(t, s, aSale("tablets", 1)); return nil }},
 	} {
-		list, err := s.SelectSales(t.Context(), sluice.SaleFilter{Live: true})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(s.SelectSales(t.Context(), sluice.SaleFilter{Live: true}))(t)
 		same := sluice.SaleFilter{Live: true, Unless: sluice.DigestSales(list)}
 		if again, err := s.SelectSales(t.Context(), same); !errors.Is(err, sluice.ErrUnchanged) {
 			t.Errorf("before %s: %d sales, %v; the digest is %+v", c.what, len(again), err, same.Unless)
@@ -255,7 +246,7 @@ func testChangeSale(t *testing.T, db Database) {
 		true
 	want.OpensAt, want.ClosesAt = want.OpensAt.Add(time.Hour), time.Time{}
 	want.PaymentWindow, want.PaymentGrace = time.Hour, 0
-	changed, err := s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
+	changed := must.Get(s.ChangeSale(t.Context(), "phones", func(sale *sluice.Sale) error {
 		if diff := cmp.Diff(before, *sale); diff != "" {
 			t.Errorf("given to change (-want +got):\n%s", diff)
 		}
@@ -263,10 +254,7 @@ func testChangeSale(t *testing.T, db Database) {
 		sale.OpensAt = sale.OpensAt.Add(time.Microsecond)
 		sale.Version = 99 // is the store's own
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	want.Version, want.Cap, want.UpdatedAt = 2, sluice.Unlimited, changed.UpdatedAt
 	if diff := cmp.Diff(want, changed); diff != "" {
 		t.Errorf("changed (-want +got):\n%s", diff)
@@ -370,9 +358,7 @@ func testFence(t *testing.T, db Database) {
 		{1, "lost: \xff\x00 something", "lost: \uFFFD\uFFFD something"},
 		{1, "too late", "lost: \uFFFD\uFFFD something"},
 	} {
-		if err := s.FenceSale(t.Context(), "phones", step.epoch, step.reason); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, s.FenceSale(t.Context(), "phones", step.epoch, step.reason))
 		if got := read(t, s, "phones").Fence; got != step.want {
 			t.Errorf("fence %q after %q, want %q", got, step.reason, step.want)
 		}

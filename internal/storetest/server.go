@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Server is an adapter whose databases are on a server: how its tests start
@@ -134,10 +135,7 @@ func (s *Server) empty(t *testing.T, raw *sql.DB) {
 	// A test that left a transaction open makes the next one fail, not hang.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	tx, err := raw.BeginTx(ctx, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(raw.BeginTx(ctx, nil))(t)
 	defer tx.Rollback()
 	var first, last []string // rows of the last are referred to
 	for _, table := range s.tables(t, raw) {
@@ -154,28 +152,19 @@ func (s *Server) empty(t *testing.T, raw *sql.DB) {
 			t.Fatalf("%s: %v", statement, err)
 		}
 	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Commit())
 }
 
 func (s *Server) tables(t *testing.T, raw *sql.DB) (names []string) {
 	t.Helper()
-	rows, err := raw.QueryContext(t.Context(), s.Tables)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(raw.QueryContext(t.Context(), s.Tables))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var name string
-		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(&name))
 		names = append(names, name)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return names
 }
 
@@ -230,23 +219,16 @@ func Kept[S interface{ Close() error }](t testing.TB, s S, err error) S {
 
 func execute(t testing.TB, db *sql.DB, statement string) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), statement))(t)
 }
 
 // Hold runs a statement in a transaction that stays open until free, or the end
 // of the test.
 func Hold(t testing.TB, db *sql.DB, statement string) (free func()) {
 	t.Helper()
-	tx, err := db.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(db.BeginTx(t.Context(), nil))(t)
 	free = func() { _ = tx.Rollback() }
 	t.Cleanup(free)
-	if _, err := tx.ExecContext(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.ExecContext(t.Context(), statement))(t)
 	return free
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -76,22 +77,15 @@ func testLockedRow(t *testing.T, server *Server) {
 	url := server.Empty(t)
 	s := server.open(t, url)
 	sources := dueSales(t, server, url, s, "held-1", "held-2", "other")
-	tx, err := server.Raw(t, url).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(server.Raw(t, url).BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
 	for _, id := range []string{"held-1", "held-2"} {
-		if _, err := tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE sales SET taken = taken + 1 WHERE id = '%s'",
-			id)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.ExecContext(t.Context(), fmt.Sprintf("UPDATE sales SET taken = taken + 1 WHERE id = '%s'",
+			id)))(t)
 	}
 	alive := func() { // the database ends a session that is idle for too long
 		t.Helper()
-		if _, err := tx.ExecContext(t.Context(), "SELECT 1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(tx.ExecContext(t.Context(), "SELECT 1"))(t)
 	}
 	start := time.Now()
 	n, err := expireDue(soon(t), s, 100)
@@ -125,9 +119,7 @@ func testLockedRow(t *testing.T, server *Server) {
 		t.Errorf("cancel: %v in %v, want ErrStoreBusy", err, took)
 	}
 
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback())
 	if n, err := expireDue(soon(t), s, 100); n != 20 || err != nil {
 		t.Errorf("%d expired, %v, once the rows are free; want 20", n, err)
 	}
@@ -141,22 +133,15 @@ func testLockedFeed(t *testing.T, server *Server) {
 	url := server.Empty(t)
 	s := server.open(t, url)
 	dueSales(t, server, url, s, "phones")
-	tx, err := server.Raw(t, url).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(server.Raw(t, url).BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
-	if _, err := tx.ExecContext(t.Context(), "UPDATE event_feed SET last_event = last_event + 1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.ExecContext(t.Context(), "UPDATE event_feed SET last_event = last_event + 1"))(t)
 	start := time.Now()
 	n, err := s.NumberEvents(soon(t), 100)
 	if took := time.Since(start); n != 0 || !errors.Is(err, sluice.ErrStoreBusy) || took > stuckFor {
 		t.Errorf("%d numbered, %v in %v, want ErrStoreBusy", n, err, took)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Rollback())
 	if n, err := s.NumberEvents(soon(t), 100); n == 0 || err != nil {
 		t.Errorf("%d numbered, %v, once the row is free", n, err)
 	}
@@ -172,26 +157,19 @@ func testCommittedLate(t *testing.T, server *Server) {
 	slow.store(t, s, 1)
 	rush.store(t, s, 1)
 	numberAll(t, s, 100)
-	tx, err := server.Raw(t, url).BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(server.Raw(t, url).BeginTx(t.Context(), nil))(t)
 	defer tx.Rollback()
 	const same = `sale_id, buyer_id, quantity, meta, price_amount, currency, status, reason, epoch, terms, node,
 		accepted_at, stored_at, expires_at, keep_until, updated_at`
 	const copied = "INSERT INTO orders (order_id, claim_key, seq, " + same + `)
 		SELECT replace(order_id, 'slow.0', 'slow.f'), 'of-another', seq + 1000, ` + same + `
 		FROM orders WHERE sale_id = 'slow'`
-	if _, err := tx.ExecContext(t.Context(), copied); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.ExecContext(t.Context(), copied))(t)
 	rush.store(t, s, 3)
 	numberAll(t, s, 100)
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Commit())
 	slow.store(t, s, 1)
-	if n := must(s.NumberEvents(t.Context(), 100)); n != 2 {
+	if n := must.Get(s.NumberEvents(t.Context(), 100))(t); n != 2 {
 		t.Errorf("%d numbered, want the late one and the one after", n)
 	}
 	mustFollowHistory(t, s, feed(t, s, 100))
@@ -225,13 +203,8 @@ func testFrozenServer(t *testing.T, server *Server) {
 	sources := dueSales(t, server, url, s, "frozen", "other")
 	child := exec.Command(os.Args[0], "-test.run", "^TestChild$", "-test.timeout", "3m")
 	child.Env = append(os.Environ(), childEnv+"="+url)
-	out, err := child.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(child.StdoutPipe())(t)
+	must.Succeed(t, child.Start())
 	defer func() {
 		_ = servertest.Thaw(child.Process.Pid)
 		_ = child.Process.Kill()
@@ -246,15 +219,9 @@ func testFrozenServer(t *testing.T, server *Server) {
 	locked := func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		tx, err := raw.BeginTx(ctx, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := must.Get(raw.BeginTx(ctx, nil))(t)
 		defer tx.Rollback()
-		rows, err := tx.QueryContext(ctx, "SELECT id FROM sales WHERE id = 'frozen' FOR UPDATE SKIP LOCKED")
-		if err != nil {
-			t.Fatal(err)
-		}
+		rows := must.Get(tx.QueryContext(ctx, "SELECT id FROM sales WHERE id = 'frozen' FOR UPDATE SKIP LOCKED"))(t)
 		defer rows.Close()
 		return !rows.Next()
 	}
@@ -264,9 +231,7 @@ func testFrozenServer(t *testing.T, server *Server) {
 			_ = servertest.Thaw(child.Process.Pid)
 			time.Sleep(time.Duration(try%17) * time.Millisecond)
 		}
-		if err := servertest.Freeze(child.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, servertest.Freeze(child.Process.Pid))
 		for range 3 { // what was on its way may still be done
 			time.Sleep(50 * time.Millisecond)
 			inside = locked()

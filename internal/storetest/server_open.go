@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -116,10 +117,7 @@ const secret = "s3cr3t-%2F"
 // that may come back from a URL that is wrong.
 func testOpenErrors(t *testing.T, server *Server) {
 	base := server.Empty(t)
-	port, err := servertest.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(servertest.FreePort())(t)
 	fails := func(unreachable bool) func(name, url, want string) {
 		return func(name, url, want string) {
 			for opener, open := range server.openers() {

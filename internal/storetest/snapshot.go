@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // testSnapshotOfEndings: what the audit checks I6 with.
@@ -22,7 +23,7 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 	check := func(when string, returning int) {
 		t.Helper()
 		times, waiting := map[sluice.OrderID]int64{}, map[sluice.OrderID]bool{}
-		err := s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
 			n := 0
 			if err := snap.Endings(func(sluice.OrderID, int64) bool { n++; return false }); err != nil || n != 1 {
 				t.Errorf("%s: stopped after %d endings, %v; want 1", when, n, err)
@@ -31,10 +32,7 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 				return err
 			}
 			return snap.Returning(func(id sluice.OrderID) bool { waiting[id] = true; return true })
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if len(times) != len(releases) || len(waiting) != returning {
 			t.Errorf("%s: %d orders ended, the units of %d are in the outbox; want %d and %d", when, len(times), len(waiting),
 				len(releases), returning)
@@ -47,9 +45,7 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 	}
 	check("ended", len(releases))
 	for range 2 {
-		if _, err := s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []sluice.Release) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []sluice.Release) error { return nil }))(t)
 	}
 	check("given back", 0)
 	change(t, s, sluice.Change{Order: releases[0].Order, Action: sluice.Pay, PaymentID: "late", By: "test"})

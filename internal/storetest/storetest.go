@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Database is an empty database of one test.
@@ -265,24 +266,15 @@ func aSale(id sluice.SaleID, total int64) sluice.Sale {
 // create adds a sale and loads it under epoch 1.
 func create(t testing.TB, s sluice.Store, sale sluice.Sale) sluice.Sale {
 	t.Helper()
-	if _, err := s.CreateSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.BeginLoad(t.Context(), sale.ID, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.ConfirmLoad(t.Context(), sale.ID, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), sale))(t)
+	must.Get(s.BeginLoad(t.Context(), sale.ID, 0))(t)
+	must.Succeed(t, s.ConfirmLoad(t.Context(), sale.ID, 1))
 	return read(t, s, sale.ID)
 }
 
 func read(t testing.TB, s sluice.Store, id sluice.SaleID) sluice.Sale {
 	t.Helper()
-	sale, err := s.Sale(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sale := must.Get(s.Sale(t.Context(), id))(t)
 	return sale
 }
 
@@ -341,10 +333,7 @@ func (s *source) entryOf(quantities ...int64) sluice.Entry {
 // insert stores entries and fails the test unless the outcome is the given one.
 func insert(t *testing.T, s sluice.Store, want sluice.Stored, entries ...sluice.Entry) {
 	t.Helper()
-	got, err := s.Insert(t.Context(), entries[0].Sale, entries)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(s.Insert(t.Context(), entries[0].Sale, entries))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Fatalf("stored (-want +got):\n%s", diff)
 	}
@@ -368,10 +357,7 @@ type contents struct {
 
 func look(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
 	t.Helper()
-	c, err := lookInto(t.Context(), s, id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(lookInto(t.Context(), s, id))(t)
 	return c
 }
 
@@ -419,9 +405,7 @@ func (c *contents) sound() error {
 func mustBeSound(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
 	t.Helper()
 	c := look(t, s, id)
-	if err := c.sound(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, c.sound())
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func aWebhook(id sluice.WebhookID) sluice.Webhook {
@@ -32,19 +33,13 @@ func withEvents(t *testing.T, s sluice.Store, n int) {
 
 func makeWebhook(t *testing.T, s sluice.Store, w sluice.Webhook) sluice.Webhook {
 	t.Helper()
-	w, err := s.CreateWebhook(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w = must.Get(s.CreateWebhook(t.Context(), w))(t)
 	return w
 }
 
 func getWebhook(t *testing.T, s sluice.Store, id sluice.WebhookID) sluice.Webhook {
 	t.Helper()
-	w, err := s.Webhook(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(s.Webhook(t.Context(), id))(t)
 	return w
 }
 
@@ -88,9 +83,7 @@ func testWebhooks(t *testing.T, db Database) {
 	if err := s.ReplayEvent(t.Context(), "wh_a", 2, "phones"); err != nil {
 		t.Error(err)
 	}
-	if err := s.DeleteWebhook(t.Context(), "wh_a"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.DeleteWebhook(t.Context(), "wh_a"))
 	if pending, failed, err := s.CountDeliveries(t.Context(), "wh_a"); err != nil || pending != 0 || failed != 0 {
 		t.Errorf("a deleted webhook keeps %d, %d, %v", pending, failed, err)
 	}
@@ -129,10 +122,7 @@ func testWebhooks(t *testing.T, db Database) {
 // kept is what is kept for a webhook, without the times that the store chose.
 func kept(t *testing.T, s sluice.Store, id sluice.WebhookID) []sluice.Delivery {
 	t.Helper()
-	all, err := s.Deliveries(t.Context(), id, "", 0, 100)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(s.Deliveries(t.Context(), id, "", 0, 100))(t)
 	for i := range all {
 		if all[i].UpdatedAt.IsZero() || all[i].NextAt.IsZero() || all[i].Webhook != id {
 			t.Errorf("delivery %+v", all[i])

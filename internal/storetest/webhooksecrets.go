@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Secrets of webhooks are kept encrypted, also those that were there in clear.
@@ -27,9 +28,7 @@ func testWebhookSecrets(t *testing.T, db Database) {
 	old := aWebhook("wh_old")
 	long := aWebhook("wh_" + sluice.WebhookID(strings.Repeat("f", 24)))
 	long.SetKey([]byte(strings.Repeat("k", 64)))
-	if _, err := plain.CreateWebhook(t.Context(), old); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(plain.CreateWebhook(t.Context(), old))(t)
 	sealing("", 1, "")
 	s := sealing(key, 0, "")
 	if created, err := s.CreateWebhook(t.Context(), long); err != nil || created.Secret != long.Secret {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -15,14 +16,9 @@ import (
 // the length of the challenge, and the first nonce that there is.
 func TestSolverOfThePage(t *testing.T) {
 	node := servertest.Program(t, "node", "node")
-	source, err := os.ReadFile(filepath.Join("..", "..", "clients", "typescript", "pow.js"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(filepath.Join("..", "..", "clients", "typescript", "pow.js")))(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "pow.mjs"), source, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "pow.mjs"), source, 0o600))
 	type task struct {
 		Challenge  string `json:"challenge"`
 		Difficulty int    `json:"difficulty"`
@@ -37,10 +33,7 @@ func TestSolverOfThePage(t *testing.T) {
 		tasks = append(tasks, task{strings.Repeat("x", length), 5})
 	}
 	tasks = append(tasks, task{"手机", 6})
-	input, err := json.Marshal(tasks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(json.Marshal(tasks))(t)
 	script := `import { solve } from "./pow.mjs";
 		import { readFileSync } from "node:fs";
 		const nonces = [];
@@ -51,16 +44,11 @@ func TestSolverOfThePage(t *testing.T) {
 		let told = [];
 		await solve("progress", 16, (done) => told.push(done));
 		process.stdout.write(JSON.stringify({ nonces, refused, told: told.every((d) => d >= 0 && d < 1) }));`
-	if err := os.WriteFile(filepath.Join(dir, "run.mjs"), []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(dir, "run.mjs"), []byte(script), 0o600))
 	cmd := exec.CommandContext(t.Context(), node, filepath.Join(dir, "run.mjs"))
 	cmd.Stdin = strings.NewReader(string(input))
 	cmd.Stderr = os.Stderr
-	output, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	output := must.Get(cmd.Output())(t)
 	var got struct {
 		Nonces  []string `json:"nonces"`
 		Refused int      `json:"refused"`

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var (
@@ -18,10 +19,7 @@ var (
 
 func keys(t testing.TB, secret, previous string) *Keys {
 	t.Helper()
-	k, err := NewKeys(secret, previous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := must.Get(NewKeys(secret, previous))(t)
 	return k
 }
 
@@ -190,9 +188,7 @@ func BenchmarkCheckTicket(b *testing.B) {
 	ticket, _ := k.Ticket("phones", "ann", opens, clock)
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := k.CheckTicket(ticket, "phones", "ann", clock); err != nil {
-			b.Fatal(err)
-		}
+		must.Succeed(b, k.CheckTicket(ticket, "phones", "ann", clock))
 	}
 }
 

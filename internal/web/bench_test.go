@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // soon are n sales, one every ten minutes.
@@ -34,10 +35,7 @@ func (q *quiet) Write(p []byte) (int, error) { return len(p), nil }
 func (q *quiet) WriteHeader(status int)      { q.status = status }
 
 func BenchmarkPages(b *testing.B) {
-	p, err := New(soon(61), Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := must.Get(New(soon(61), Options{}))(b)
 	for _, c := range []struct {
 		name, method, path string
 		again              bool // with the ETag of the last time
@@ -79,10 +77,7 @@ func BenchmarkPages(b *testing.B) {
 // the list says has changed.
 func BenchmarkListOfAnotherSnapshot(b *testing.B) {
 	m := &market{sales: soon(61)}
-	p, err := New(m, Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := must.Get(New(m, Options{}))(b)
 	first := p.listPage()
 	b.ReportAllocs()
 	for b.Loop() {

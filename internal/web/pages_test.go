@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // shelf is a Source of a fixed list.
@@ -48,10 +49,7 @@ func lamp() api.Sale {
 
 func pages(t *testing.T, source Source, o Options) *Pages {
 	t.Helper()
-	p, err := New(source, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(New(source, o))(t)
 	return p
 }
 
@@ -67,10 +65,7 @@ func get(h http.Handler, method, path string, header ...string) *http.Response {
 
 func text(t *testing.T, r *http.Response) string {
 	t.Helper()
-	body, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := must.Get(io.ReadAll(r.Body))(t)
 	return string(body)
 }
 
@@ -156,10 +151,7 @@ func TestConditionalAndCompressed(t *testing.T) {
 			continue
 		}
 		if want == "gzip" {
-			z, err := gzip.NewReader(bytes.NewReader(body))
-			if err != nil {
-				t.Fatal(err)
-			}
+			z := must.Get(gzip.NewReader(bytes.NewReader(body)))(t)
 			body, _ = io.ReadAll(z)
 		}
 		if string(body) != plain {
@@ -168,10 +160,7 @@ func TestConditionalAndCompressed(t *testing.T) {
 	}
 	server := httptest.NewServer(p)
 	defer server.Close()
-	head, err := http.Head(server.URL + "/s/lamp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := must.Get(http.Head(server.URL + "/s/lamp"))(t)
 	defer head.Body.Close()
 	if head.StatusCode != 200 || text(t, head) != "" || head.Header.Get("Etag") != etag ||
 		head.ContentLength != int64(len(plain)) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lab/internal/method"
 	"github.com/sluicehq/sluice/lab/internal/referee"
@@ -35,19 +36,12 @@ func TestRushes(t *testing.T) {
 	crowd := rush{400, 20}
 	o := options{seed: 7, rounds: 1, callers: 50, out: out, dir: servertestDir(t), crowds: []rush{crowd}}
 	for _, name := range []string{"s2", "s3", "sluice-redis"} {
-		m, err := method.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(method.Find(name))(t)
 		o.methods = append(o.methods, m)
 	}
-	if err := o.rushes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, o.rushes(t.Context()))
 	var rep report
-	if err := json.Unmarshal([]byte(read(t, out, "articles-results.json")), &rep); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(read(t, out, "articles-results.json")), &rep))
 	if len(rep.Results) != 3 || rep.Seed != 7 {
 		t.Fatalf("report: %+v", rep)
 	}
@@ -76,23 +70,15 @@ func TestRushes(t *testing.T) {
 // servertestDir is a folder that the user postgres can reach, unlike the test's own.
 func servertestDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "sluice-articles-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", "sluice-articles-test-"))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(dir, 0o755))
 	return dir
 }
 
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, filepath.FromSlash(name))))(t)
 	return string(text)
 }
 
@@ -110,9 +96,7 @@ func wellFormed(t *testing.T, svg string) {
 // TestBadFlags: what cannot be run, or written, is found before anything is measured.
 func TestBadFlags(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(file, nil, 0o600))
 	for want, args := range map[string][]string{
 		`unknown argument "s2"`:                             {"s2"},
 		"--rounds and --callers: want 1 or more":            {"--rounds", "0"},
@@ -142,17 +126,11 @@ func TestMain(m *testing.M) {
 func TestFaults(t *testing.T) {
 	needServers(t)
 	dir := servertestDir(t)
-	s, err := newStage(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(newStage(t.Context(), dir))(t)
 	t.Cleanup(s.close)
 	try := func(name string, f fault, trial referee.Trial) *referee.Verdict {
 		t.Helper()
-		m, err := method.Find(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := must.Get(method.Find(name))(t)
 		trial.Settle, trial.Seed = 3*time.Second, 1
 		if m.Own {
 			trial.Settle = 30 * time.Second

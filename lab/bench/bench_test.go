@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lab/internal/machine"
 )
@@ -31,10 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestOptions(t *testing.T) {
-	o, err := parseOptions([]string{"--quick", "--rounds", "2", "--only", "http,redis", "--seed", "9"}, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := must.Get(parseOptions([]string{"--quick", "--rounds", "2", "--only", "http,redis", "--seed", "9"}, io.Discard))(t)
 	if o.rounds != 2 || o.long != time.Second || o.seed != 9 || len(o.only) != 2 {
 		t.Errorf("options: %+v", o)
 	}
@@ -111,9 +109,7 @@ func TestReport(t *testing.T) {
 	}
 	rep.Sides = append(rep.Sides, result{Name: idleName, Also: map[string]float64{"empty_MB": 30}})
 	var text bytes.Buffer
-	if err := rep.write(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rep.write(&text))
 	for _, want := range []string{
 		"a processor, 2 cores, 24 GB memory", "Redis 7.0.15, PostgreSQL unknown, wrk unknown", "WARNING",
 		"\nRedis ledger, batched, no fsync" + strings.Repeat(" ", 23) + "256,000  240,000  300,000  redis cpu us 3.906\n",
@@ -161,9 +157,7 @@ func TestRunRedis(t *testing.T) {
 		t.Fatalf("exit code %d: %s", code, stderr.String())
 	}
 	var rep report
-	if err := json.Unmarshal(stdout.Bytes(), &rep); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal(stdout.Bytes(), &rep))
 	if len(rep.Sides) != 3 || len(rep.Goals) != 4 || rep.Seed != 1 || rep.Machine.Cores == 0 || rep.Versions.Redis == "" {
 		t.Errorf("report: %s", stdout.Bytes())
 	}
@@ -194,9 +188,7 @@ func publicDir(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	sub := filepath.Join(dir, "run")
-	if err := os.Mkdir(sub, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(sub, 0o755))
 	return sub
 }
 
@@ -208,9 +200,7 @@ func turns(t *testing.T, name string, o *options) *report {
 		servertest.Unavailable(t, strings.TrimSuffix(program, "-server"), program+" is not installed")
 	}
 	rep := &report{}
-	if err := g.measure(t.Context(), o, newProgress(nil), rep); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, g.measure(t.Context(), o, newProgress(nil), rep))
 	rep.judge()
 	for _, s := range rep.Sides {
 		t.Logf("%s: %.0f, %v", s.Name, s.Median, s.Also)

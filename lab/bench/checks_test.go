@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 
 	"github.com/sluicehq/sluice/lab/internal/crowd"
@@ -13,11 +14,8 @@ import (
 
 // A round whose counts are not right is a failed round.
 func TestChecksFindWhatIsWrong(t *testing.T) {
-	ledger, err := sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
-		sqliteledger.Options{Node: "bench"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must.Get(sqliteledger.Open(t.Context(), filepath.Join(t.TempDir(), "ledger.db"),
+		sqliteledger.Options{Node: "bench"}))(t)
 	defer ledger.Close()
 	r := &round{
 		options: options{warm: time.Millisecond, long: 30 * time.Millisecond},
@@ -27,10 +25,7 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 	if err != nil || f.perSecond <= 0 {
 		t.Fatal(f, err)
 	}
-	readings, err := ledger.Read(t.Context(), []sluice.SaleID{ledgerSale})
-	if err != nil {
-		t.Fatal(err)
-	}
+	readings := must.Get(ledger.Read(t.Context(), []sluice.SaleID{ledgerSale}))(t)
 	for _, wrong := range []int64{-1, 1} {
 		if err := checkLedger(t.Context(), ledger, readings[0].Taken+wrong); err == nil {
 			t.Errorf("a count that is %d off was not found", wrong)
@@ -41,20 +36,11 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 // The server process sells, refuses by itself, and its audit counts orders.
 func TestServerProcess(t *testing.T) {
 	g := &httpGroup{crowd: crowd.New(1), pool: &pool{secret: poolSecret}}
-	p, err := (&round{dir: t.TempDir()}).start(t.Context(), poolSecret, 20)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get((&round{dir: t.TempDir()}).start(t.Context(), poolSecret, 20))(t)
 	defer p.stop()
-	if err := p.sell(t.Context(), g.pool.secret, g.crowd, 0, 20); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.awaitRefusals(t.Context(), g.pool.secret, g.crowd, 20); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.awaitStored(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.sell(t.Context(), g.pool.secret, g.crowd, 0, 20))
+	must.Succeed(t, p.awaitRefusals(t.Context(), g.pool.secret, g.crowd, 20))
+	must.Succeed(t, p.awaitStored(t.Context()))
 	if err := p.audit(t.Context(), 20, 20); err != nil {
 		t.Error(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func TestIntervalOfTheMedian(t *testing.T) {
@@ -60,17 +62,13 @@ case "$*" in *"--only other"*) echo "bench: unknown group" >&2; exit 1;; esac
 n=$(cat %[1]s.n 2>/dev/null || echo 0); echo $((n + 1)) > %[1]s.n; echo %[2]s >> %[4]s
 echo "{\"sides\":[{\"name\":\"both\",\"median\":$((%[3]d + n)),\"also\":{\"%[2]s\":1,\"cpu_us\":$((n %% 3 + 1))}}]}"
 `, path, side, value, filepath.Join(dir, "order"))
-		if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, []byte(script), 0o700))
 		return path
 	}
 	a, b := program("a", "only_a", 1000), program("b", "only_b", 1100)
 	var out bytes.Buffer
 	args := []string{"--pairs", "8", "--only", "group,other", a, b}
-	if err := compare(t.Context(), args, &out, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, compare(t.Context(), args, &out, io.Discard))
 	for _, want := range []string{
 		"\nboth  cpu us      2      2  1.000  1.000  1.000  no difference\n",
 		"\nboth  per s   1,004  1,104  1.100  1.099  1.100  faster\n",

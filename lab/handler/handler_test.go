@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // What Sluice's handler costs and allocates per answer, without the network
@@ -78,10 +79,7 @@ func openEngine(tb testing.TB, total int64, with ...func(*engine.Config)) *engin
 	for _, change := range with {
 		change(&config)
 	}
-	e, err := engine.Open(tb.Context(), config)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	e := must.Get(engine.Open(tb.Context(), config))(tb)
 	tb.Cleanup(func() { _ = e.Close(context.Background()) })
 	body := fmt.Sprintf(`{"id":%q,"sku":"PHONE-1","title":"A phone","price":{"amount":1,"currency":"CNY"},
 		"total":%d,"max_per_buyer":null,"max_orders_per_buyer":null,"opens_at":"2024-11-11T00:00:00Z","closes_at":null}`,
@@ -104,10 +102,7 @@ func prepare(tb testing.TB, secret string, from int64, n int) prepared {
 	now := time.Now()
 	for i := range int64(n) {
 		buyer, key := attempt(from + i)
-		token, err := loadgen.Mint([]byte(secret), buyer, now, tokenLife)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		token := must.Get(loadgen.Mint([]byte(secret), buyer, now, tokenLife))(tb)
 		p.tokens, p.keys = append(p.tokens, token), append(p.keys, key)
 	}
 	return p

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
 	_ "github.com/sluicehq/sluice/store/pgstore"
@@ -26,10 +27,7 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	const claims, most = 500, 12 << 10 // 8 KB in place of 4 or 2, and 2 for net/http's look at the connection
 	redis := servertest.StartRedis(t)
 	e := openEngine(t, manyUnits, func(c *engine.Config) { c.Ledger, c.Store = redis.URL(), servertest.Postgres(t) })
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := e.NewServer()
 	go func() { _ = server.Serve(listener) }() // ends by Close
 	defer server.Close()
@@ -57,12 +55,9 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	}
 	token := func(i int64) (token, key string) {
 		buyer, key := attempt(i)
-		token, err := auth.Sign([]byte(e.BuyerSecret()), map[string]any{
+		token = must.Get(auth.Sign([]byte(e.BuyerSecret()), map[string]any{
 			"sub": buyer, "exp": time.Now().Add(time.Hour).Unix(), "sluice_sales": []string{sale},
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))(t)
 		return token, key
 	}
 	const body = `{"quantity":1}`
@@ -74,10 +69,7 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	})
 	var conns []net.Conn
 	for range claims {
-		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", listener.Addr().String()))(t)
 		defer conn.Close()
 		conns = append(conns, conn)
 	}
@@ -88,10 +80,8 @@ func TestAClaimThatWaitsHasASmallStack(t *testing.T) {
 	before := stacks()
 	for i, conn := range conns {
 		token, key := token(int64(i))
-		if _, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\n"+
-			"Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", ordersPath, token, key, len(body), body); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: shop\r\nAuthorization: Bearer %s\r\n"+
+			"Idempotency-Key: %s\r\nContent-Length: %d\r\n\r\n%s", ordersPath, token, key, len(body), body))(t)
 	}
 	awaitMetric("sluice_claims_on_their_way", claims)
 	runtime.GC() // frees the smaller stacks that they had before

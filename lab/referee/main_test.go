@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lab/internal/referee"
 )
@@ -103,14 +104,8 @@ func TestSluice(t *testing.T) {
 // What cannot be judged ends with its own exit code and says why.
 func TestNotJudged(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "adapter.json")
-	text, err := os.ReadFile("../../examples/faulty/referee.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../examples/faulty/referee.json"))(t)
+	root := must.Get(filepath.Abs("../.."))(t)
 	text = bytes.Replace(text, []byte(`"folder": "../.."`), fmt.Appendf(nil, `"folder": %q`, root), 1)
 	for _, c := range []struct {
 		old, with string
@@ -126,9 +121,7 @@ func TestNotJudged(t *testing.T) {
 		{`["go", "build"`, `["sh", "-c", "echo no compiler >&2; exit 1"`, []string{file}, "referee: build: "},
 		{`"{build}/faulty", "-listen"`, `"{build}/gone", "-listen"`, []string{file}, "Not judged: the shop does not start: shop: fork/exec"},
 	} {
-		if err := os.WriteFile(file, []byte(strings.Replace(string(text), c.old, c.with, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(file, []byte(strings.Replace(string(text), c.old, c.with, 1)), 0o600))
 		var out bytes.Buffer
 		if code := run(t.Context(), c.args, &out, &out); code != notJudged || !strings.Contains(out.String(), c.want) {
 			t.Errorf("%q: exit %d, want %q:\n%s", c.args, code, c.want, out.String())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -128,20 +129,13 @@ func benchUsual(b *testing.B, connections, depth int) {
 			server := servertest.StartRedis(b, "--appendfsync", fsync.setting, "--auto-aof-rewrite-percentage", "0")
 			client := newClient(b, server.URL())
 			ctx := context.Background()
-			if err := client.Do(ctx, client.B().Set().Key("stock").Value(strconv.Itoa(1<<40)).Build()).Error(); err != nil {
-				b.Fatal(err)
-			}
-			sha, err := client.Do(ctx, client.B().ScriptLoad().Script(usualScript).Build()).ToString()
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, client.Do(ctx, client.B().Set().Key("stock").Value(strconv.Itoa(1<<40)).Build()).Error())
+			sha := must.Get(client.Do(ctx, client.B().ScriptLoad().Script(usualScript).Build()).ToString())(b)
 			wires := make(chan rueidis.DedicatedClient, connections)
 			for range connections {
 				wire, cancel := client.Dedicate()
 				b.Cleanup(cancel)
-				if err := wire.Do(ctx, wire.B().Ping().Build()).Error(); err != nil {
-					b.Fatal(err)
-				}
+				must.Succeed(b, wire.Do(ctx, wire.B().Ping().Build()).Error())
 				wires <- wire
 			}
 			var next atomic.Int64

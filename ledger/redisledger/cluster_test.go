@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -33,17 +34,15 @@ func TestCluster(t *testing.T) {
 		if r, err := l.Find(t.Context(), decisions[1].Order, "buyer-1"); err != nil || r.Seq != 2 {
 			t.Errorf("Find: %+v, %v", r, err)
 		}
-		must(t, l.Ack(t.Context(), sale, []string{entries[0].ID}))
+		must.Succeed(t, l.Ack(t.Context(), sale, []string{entries[0].ID}))
 		got, err := l.Release(t.Context(), sale, releasesOf(sale, 1, makeClaims(sale, 0, 3)...))
 		if err != nil || got.Applied != 3 {
 			t.Errorf("Release: %+v, %v", got, err)
 		}
 	}
-	readings, err := l.Read(t.Context(), sales)
-	must(t, err)
+	readings := must.Get(l.Read(t.Context(), sales))(t)
 	replica := newReplica(t, "redis+cluster://"+one.Addr()) // shards without a replica: of the primaries
-	again, err := replica.Read(t.Context(), sales)
-	must(t, err)
+	again := must.Get(replica.Read(t.Context(), sales))(t)
 	for i := range again {
 		again[i].Now, again[i].CooldownUntil = readings[i].Now, readings[i].CooldownUntil // it may have ended meanwhile
 		if again[i] != readings[i] {
@@ -62,7 +61,7 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	for _, sale := range sales {
-		must(t, l.Drop(t.Context(), sale, 1))
+		must.Succeed(t, l.Drop(t.Context(), sale, 1))
 	}
 	for _, server := range clients {
 		size := command(t, newClient(t, server.URL()), "DBSIZE")
@@ -90,8 +89,7 @@ func TestHungShard(t *testing.T) {
 	for n := range 20 {
 		sale := sluice.SaleID(fmt.Sprint("sale-", n))
 		reply := command(t, newClient(t, two.URL()), "CLUSTER", "KEYSLOT", "{"+string(sale)+"}")
-		slot, err := reply.AsInt64()
-		must(t, err)
+		slot := must.Get(reply.AsInt64())(t)
 		if slot*3/16384 == 1 {
 			there = sale
 		} else {

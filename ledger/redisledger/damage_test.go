@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -199,16 +200,16 @@ func TestARecordThatNoStoreTakes(t *testing.T) {
 				wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
 				if loaded {
 					image := sluice.LoadImage{Sale: "s", Epoch: 2, Terms: tight(100), Taken: 1}
-					must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+					must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
 						image.Records = append(image.Records, r)
 						return true
 					}))
-					must(t, l.Load(t.Context(), image))
-					must(t, l.Unfence(t.Context(), "s", 2))
+					must.Succeed(t, l.Load(t.Context(), image))
+					must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 				}
 				message := command(t, client, "HGETALL", prefix+":{s}:buyers")
 				fields, err := message.AsStrMap()
-				must(t, err)
+				must.Succeed(t, err)
 				for name, real := range fields {
 					head, tail, separator := "", "", "\t"
 					switch {
@@ -261,8 +262,7 @@ func TestADamagedRecord(t *testing.T) {
 			loadOpen(t, l, "s", terms(100))
 			wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
 			message := command(t, client, "HGETALL", buyers)
-			fields, err := message.AsStrMap()
-			must(t, err)
+			fields := must.Get(message.AsStrMap())(t)
 			for field, value := range fields {
 				if strings.HasPrefix(field, "buyer-0") {
 					real[field] = value
@@ -307,10 +307,10 @@ func TestADamagedRecord(t *testing.T) {
 					loadEpoch(t, l, "s", epoch, terms(100))
 					wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
 					var image []sluice.Record // as the store has them
-					must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+					must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
 					message := command(t, client, "HGET", buyers, field)
 					now, err := message.ToString()
-					must(t, err)
+					must.Succeed(t, err)
 					value := strings.Replace(value, batchOf(real[field]), batchOf(now), 1)
 					command(t, client, "HSET", buyers, field, value)
 					answered := decides()
@@ -334,8 +334,8 @@ func TestADamagedRecord(t *testing.T) {
 					}
 					epoch++
 					next := sluice.LoadImage{Sale: "s", Epoch: epoch, Terms: terms(100), Taken: 3, Records: image}
-					must(t, l.Load(t.Context(), next))
-					must(t, l.Unfence(t.Context(), "s", epoch))
+					must.Succeed(t, l.Load(t.Context(), next))
+					must.Succeed(t, l.Unfence(t.Context(), "s", epoch))
 					for i, d := range claim(t, l, "s", makeClaims("s", 0, 3)...) {
 						if d.Code != sluice.Accepted || !d.Replayed || d.Order != makeClaim("s", i).Order {
 							t.Errorf("%q %q: loaded again, %d gets %+v", field, value, i, d)
@@ -405,8 +405,7 @@ func TestADamagedFurtherClaim(t *testing.T) {
 				wantAll(t, claim(t, l, "s", c), sluice.Accepted)
 			}
 			message := command(t, client, "HGET", buyers, field(3))
-			real, err := message.ToString()
-			must(t, err)
+			real := must.Get(message.ToString())(t)
 			command(t, client, words(real)...)
 			if decide(epoch) {
 				t.Errorf("%s: %s goes on", damage, call)
@@ -461,7 +460,7 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 					if random.IntN(20) == 0 {
 						claims[i].Quantity = sluice.MaxQuantity
 					}
-					must(t, claims[i].Validate())
+					must.Succeed(t, claims[i].Validate())
 				}
 				var ends []sluice.Release
 				for order, c := range accepted {
@@ -505,8 +504,8 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 					t.Fatalf("step %d: %d records of %d claims: %v", step, len(image.Records), len(accepted), err)
 				}
 				epoch++
-				must(t, l.Load(t.Context(), image))
-				must(t, l.Unfence(t.Context(), sale, epoch))
+				must.Succeed(t, l.Load(t.Context(), image))
+				must.Succeed(t, l.Unfence(t.Context(), sale, epoch))
 			}
 		})
 	}
@@ -565,14 +564,12 @@ func TestADamagedBatch(t *testing.T) {
 			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
 			wantAll(t, claim(t, l, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
 			var image []sluice.Record
-			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
 			message := command(t, client, "HGET", buyers, "buyer-0")
-			value, err := message.ToString()
-			must(t, err)
+			value := must.Get(message.ToString())(t)
 			field := "\n" + batchOf(value)
 			message = command(t, client, "HGET", buyers, field)
-			kept, err := message.ToString()
-			must(t, err)
+			kept := must.Get(message.ToString())(t)
 			if change == nil {
 				command(t, client, "HDEL", buyers, field)
 			} else {
@@ -597,10 +594,10 @@ func TestADamagedBatch(t *testing.T) {
 				t.Errorf("%s: after %s damaged are %v, sound %v", damage, call, found.Buyers, sound)
 			}
 			epoch++
-			must(t, l.Load(t.Context(), sluice.LoadImage{
+			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{
 				Sale: "s", Epoch: epoch, Terms: tight(100), Taken: 4, Records: image,
 			}))
-			must(t, l.Unfence(t.Context(), "s", epoch))
+			must.Succeed(t, l.Unfence(t.Context(), "s", epoch))
 			for i, n := range []int{0, 1, 3, 4} {
 				want := image[slices.IndexFunc(image, func(r sluice.Record) bool { return r.Order == makeClaim("s", n).Order })]
 				if d := claim(t, l, "s", makeClaim("s", n))[0]; d.Order != want.Order || d.Seq != want.Seq || !d.Replayed {

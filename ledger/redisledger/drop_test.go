@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -15,8 +16,7 @@ import (
 func keysOf(t testing.TB, client rueidis.Client, prefix string) []string {
 	t.Helper()
 	message := command(t, client, "KEYS", prefix+":*")
-	names, err := message.AsStrSlice()
-	must(t, err)
+	names := must.Get(message.AsStrSlice())(t)
 	return names
 }
 
@@ -41,16 +41,15 @@ func TestDropLeavesNoKey(t *testing.T) {
 	if n := len(keysOf(t, client, prefix)); n != 3+3+2 {
 		t.Errorf("%d keys, want those of two sales and two journals kept aside: %q", n, keysOf(t, client, prefix))
 	}
-	entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
-	must(t, err)
-	must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
-	must(t, l.Drop(t.Context(), "s", epochs))
+	entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+	must.Succeed(t, l.Drop(t.Context(), "s", epochs))
 	for _, name := range keysOf(t, client, prefix) {
 		if !strings.HasPrefix(name, prefix+":{other}:") {
 			t.Errorf("key %s is left", name)
 		}
 	}
-	must(t, l.Drop(t.Context(), "s", epochs))
+	must.Succeed(t, l.Drop(t.Context(), "s", epochs))
 
 	// Even a server that knew more of the old sale goes on with a new one.
 	loadOpen(t, l, "s", tight(10))
@@ -79,7 +78,7 @@ func TestDropOfRemains(t *testing.T) {
 		t.Errorf("%d keys, want buyers, journal, and the one kept aside", n)
 	}
 	command(t, client, "DEL", prefix+":{s}:journal")
-	must(t, l.Drop(t.Context(), "s", 2))
+	must.Succeed(t, l.Drop(t.Context(), "s", 2))
 	if names := keysOf(t, client, prefix); len(names) != 0 {
 		t.Errorf("keys %q are left", names)
 	}
@@ -103,7 +102,7 @@ func TestDropOfDamagedSales(t *testing.T) {
 				}
 				command(t, client, "DEL", prefix+":{s}:journal")
 			}
-			must(t, l.Drop(t.Context(), "s", 1))
+			must.Succeed(t, l.Drop(t.Context(), "s", 1))
 			if names := keysOf(t, client, prefix); len(names) != 0 {
 				t.Errorf("keys %q are left", names)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -95,9 +96,9 @@ func TestKillInTheMiddleOfClaims(t *testing.T) {
 	await(t, nodes[0])
 
 	records := map[sluice.OrderID]sluice.Record{}
-	must(t, nodes[0].Records(t.Context(), "s", func(r sluice.Record) bool { records[r.Order] = r; return true }))
+	must.Succeed(t, nodes[0].Records(t.Context(), "s", func(r sluice.Record) bool { records[r.Order] = r; return true }))
 	journal := map[sluice.OrderID]int64{}
-	must(t, nodes[0].PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(t, nodes[0].PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
 		for i := range e.Claims {
 			journal[e.Claims[i].Order] = e.FirstSeq + int64(i)
 		}
@@ -195,8 +196,8 @@ func TestFlushAll(t *testing.T) {
 func restore(t *testing.T, server *servertest.RedisServer, backup string) {
 	t.Helper()
 	server.Kill()
-	must(t, os.RemoveAll(server.Dir()+"/appendonlydir"))
-	must(t, os.CopyFS(server.Dir()+"/appendonlydir", os.DirFS(backup)))
+	must.Succeed(t, os.RemoveAll(server.Dir()+"/appendonlydir"))
+	must.Succeed(t, os.CopyFS(server.Dir()+"/appendonlydir", os.DirFS(backup)))
 	server.Start()
 }
 
@@ -210,7 +211,7 @@ func TestOlderDataIsLoss(t *testing.T) {
 		wantAll(t, claim(t, a, sale, makeClaims(sale, 0, 3)...), sluice.Accepted)
 	}
 	server.Stop()
-	must(t, os.CopyFS(backup, os.DirFS(server.Dir()+"/appendonlydir")))
+	must.Succeed(t, os.CopyFS(backup, os.DirFS(server.Dir()+"/appendonlydir")))
 	server.Start()
 	await(t, a)
 	b := open(t, server.URL(), redisledger.Options{Node: "b"})
@@ -414,8 +415,8 @@ func TestDamageIsOfOneSale(t *testing.T) {
 			}
 			wantAll(t, claim(t, l, "t", makeClaim("t", 0)), sluice.Unavailable)
 			entries, records := 0, 0
-			must(t, l.PeekJournal(t.Context(), "t", func(sluice.Entry) bool { entries++; return true }))
-			must(t, l.Records(t.Context(), "t", func(sluice.Record) bool { records++; return true }))
+			must.Succeed(t, l.PeekJournal(t.Context(), "t", func(sluice.Entry) bool { entries++; return true }))
+			must.Succeed(t, l.Records(t.Context(), "t", func(sluice.Record) bool { records++; return true }))
 			if entries != 1 || records != 1 {
 				t.Errorf("%v: %d entries and %d records can be read", damage, entries, records)
 			}
@@ -444,9 +445,8 @@ func TestAnyKeysAreGone(t *testing.T) {
 				claims := makeClaims("s", 0, 3)
 				wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
 				if wait == 0 {
-					entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
-					must(t, err)
-					must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+					entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+					must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 				}
 				for i, key := range keys {
 					if gone&(1<<i) != 0 {

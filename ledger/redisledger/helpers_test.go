@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
@@ -41,15 +42,9 @@ func newPrefix(t testing.TB, url string) string {
 // newClient is a plain connection, to look at keys and to harm them.
 func newClient(t testing.TB, url string) rueidis.Client {
 	t.Helper()
-	option, err := redisledger.ParseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	option := must.Get(redisledger.ParseURL(url))(t)
 	option.DisableCache = true
-	client, err := rueidis.NewClient(option)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must.Get(rueidis.NewClient(option))(t)
 	t.Cleanup(client.Close)
 	return client
 }
@@ -66,10 +61,7 @@ func command(t testing.TB, client rueidis.Client, words ...string) rueidis.Redis
 
 func open(t testing.TB, url string, opts redisledger.Options) *redisledger.Ledger {
 	t.Helper()
-	l, err := redisledger.Open(context.Background(), url, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(redisledger.Open(context.Background(), url, opts))(t)
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -93,16 +85,9 @@ func loadOpen(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, terms slu
 func loadEpoch(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) sluice.Terms {
 	t.Helper()
 	terms.OpensAt = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
-	must(t, l.Load(t.Context(), sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}))
-	must(t, l.Unfence(t.Context(), sale, epoch))
+	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}))
+	must.Succeed(t, l.Unfence(t.Context(), sale, epoch))
 	return terms
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // makeClaim makes the n-th claim of a sale: buyer, key and order follow from n.
@@ -124,10 +109,7 @@ func makeClaims(sale sluice.SaleID, from, to int) []sluice.Claim {
 
 func claim(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, claims ...sluice.Claim) []sluice.Decision {
 	t.Helper()
-	decisions, err := l.Claim(t.Context(), sale, claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(l.Claim(t.Context(), sale, claims))(t)
 	return decisions
 }
 
@@ -143,10 +125,7 @@ func wantAll(t testing.TB, decisions []sluice.Decision, want sluice.Code) {
 
 func read(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID) sluice.Reading {
 	t.Helper()
-	readings, err := l.Read(t.Context(), []sluice.SaleID{sale})
-	if err != nil {
-		t.Fatal(err)
-	}
+	readings := must.Get(l.Read(t.Context(), []sluice.SaleID{sale}))(t)
 	return readings[0]
 }
 

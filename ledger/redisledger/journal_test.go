@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -110,7 +111,7 @@ func TestDamagedEntries(t *testing.T) {
 	if again := j.read(j.Ledger, sluice.Own, "", 100); len(again) != len(entries) || again[1].Deliveries != 2 {
 		t.Errorf("own entries %s", seqs(again))
 	}
-	must(t, j.Ack(t.Context(), "s", ids))
+	must.Succeed(t, j.Ack(t.Context(), "s", ids))
 	j.want("after the damaged ones are acknowledged", j.read(j.Ledger, sluice.Own, "", 100), "1x3 2x3")
 }
 
@@ -148,7 +149,7 @@ func TestDeletedEntriesAreAcknowledged(t *testing.T) {
 func TestGroupIsMadeAgain(t *testing.T) {
 	j := newJournal(t, 3)
 	first := j.read(j.Ledger, sluice.New, "", 10)
-	must(t, j.Ack(t.Context(), "s", []string{first[0].ID}))
+	must.Succeed(t, j.Ack(t.Context(), "s", []string{first[0].ID}))
 	command(t, newClient(t, j.url), "XGROUP", "DESTROY", j.key, "sluice")
 	j.want("own", j.read(j.Ledger, sluice.Own, "", 10), "")
 	j.want("new", j.read(j.Ledger, sluice.New, "", 10), "2x1 3x1")
@@ -191,13 +192,13 @@ func TestAcknowledgeMany(t *testing.T) {
 	if len(ids) != 1201 {
 		t.Fatalf("%d entries", len(ids))
 	}
-	must(t, j.Ack(t.Context(), "s", nil))
-	must(t, j.Ack(t.Context(), "s", []string{"", "x", "1", "1-x", "99-1"}))
-	must(t, j.Ack(t.Context(), "s", slices.Concat([]string{"not-an-id"}, ids, []string{"*"})))
+	must.Succeed(t, j.Ack(t.Context(), "s", nil))
+	must.Succeed(t, j.Ack(t.Context(), "s", []string{"", "x", "1", "1-x", "99-1"}))
+	must.Succeed(t, j.Ack(t.Context(), "s", slices.Concat([]string{"not-an-id"}, ids, []string{"*"})))
 	if r := read(t, j.Ledger, "s"); r.Backlog != 0 {
 		t.Errorf("backlog %d", r.Backlog)
 	}
-	must(t, j.Ack(t.Context(), "unknown", ids[:1]))
+	must.Succeed(t, j.Ack(t.Context(), "unknown", ids[:1]))
 }
 
 func TestPeekInPages(t *testing.T) {
@@ -209,7 +210,7 @@ func TestPeekInPages(t *testing.T) {
 	}
 	recordEntries(t, client, j.key, 450)
 	var got []int64
-	must(t, j.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(t, j.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
 		got = append(got, e.FirstSeq)
 		return len(got) < 430
 	}))
@@ -243,7 +244,7 @@ func TestRecordsWhileClaiming(t *testing.T) {
 				}
 			})
 			seen := map[sluice.OrderID]int{}
-			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { seen[r.Order]++; return true }))
+			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { seen[r.Order]++; return true }))
 			group.Wait()
 			for n := range before {
 				if order := makeClaim("s", n).Order; seen[order] != 1 {
@@ -270,8 +271,7 @@ func TestFind(t *testing.T) {
 			claims := makeClaims("s", 0, 20)
 			decisions := claim(t, l, "s", claims...)
 			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix})
-			entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
-			must(t, err)
+			entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
 			for _, when := range []string{"in the journal", "acknowledged"} {
 				for i, buyer := range map[int]sluice.BuyerID{3: claims[3].Buyer, 4: ""} {
 					r, err := fresh.Find(t.Context(), claims[i].Order, buyer)
@@ -286,7 +286,7 @@ func TestFind(t *testing.T) {
 						t.Errorf("%s: %v, want ErrOrderNotFound", when, err)
 					}
 				}
-				must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+				must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 			}
 		})
 	}
@@ -307,21 +307,20 @@ func TestAckOfAnotherEpoch(t *testing.T) {
 	}
 	id := entries[0].ID
 	old := "1" + strings.TrimPrefix(id, "2") // what the old journal called so, when the clock was there before
-	must(t, l.Ack(t.Context(), "s", []string{old, "nonsense", "2:nonsense"}))
+	must.Succeed(t, l.Ack(t.Context(), "s", []string{old, "nonsense", "2:nonsense"}))
 	if r := read(t, l, "s"); r.Backlog != 1 || r.Fence != "" {
 		t.Errorf("after an acknowledgement of epoch 1: %+v", r)
 	}
-	must(t, l.Ack(t.Context(), "s", []string{old, id}))
+	must.Succeed(t, l.Ack(t.Context(), "s", []string{old, id}))
 	if r := read(t, l, "s"); r.Backlog != 0 || r.Fence != "" {
 		t.Errorf("acknowledged: %+v", r)
 	}
 
 	wantAll(t, claim(t, l, "s", makeClaims("s", 2, 4)...), sluice.Accepted)
-	entries, err = l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
-	must(t, err)
+	entries = must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
 	client := newClient(t, url)
 	command(t, client, "DEL", prefix+":{s}:sale")
-	must(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
+	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 	message := command(t, client, "EXISTS", prefix+":{s}:sale")
 	if n, _ := message.AsInt64(); n != 0 {
 		t.Error("an acknowledgement has made a sale of nothing but a number of entries")

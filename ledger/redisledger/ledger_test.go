@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"go.uber.org/goleak"
@@ -82,7 +83,7 @@ func TestLimitsChangeAfterTheLoad(t *testing.T) {
 			wantAll(t, first, sluice.Accepted)
 
 			terms.Version, terms.MaxPerBuyer, terms.MaxOrders = 2, 3, 3
-			must(t, l.Apply(t.Context(), "s", 1, terms))
+			must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 			d := claim(t, other, "s", again("00000003", 2), again("00000004", 1), again("00000005", 1))
 			want := []sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit}
 			if got := []sluice.Code{d[0].Code, d[1].Code, d[2].Code}; !slices.Equal(got, want) {
@@ -97,7 +98,7 @@ func TestLimitsChangeAfterTheLoad(t *testing.T) {
 			}
 
 			terms.Version, terms.MaxPerBuyer, terms.MaxOrders = 3, sluice.Unlimited, sluice.Unlimited
-			must(t, l.Apply(t.Context(), "s", 1, terms))
+			must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 			wantAll(t, claim(t, other, "s", again("00000006", 50)), sluice.Accepted)
 		})
 	}
@@ -110,16 +111,15 @@ func TestOpenReadOnly(t *testing.T) {
 	terms := loadOpen(t, l, "s", tight(10))
 	decisions := claim(t, l, "s", makeClaims("s", 0, 3)...)
 
-	audit, err := redisledger.OpenReadOnly(t.Context(), url, redisledger.Options{Prefix: prefix})
-	must(t, err)
+	audit := must.Get(redisledger.OpenReadOnly(t.Context(), url, redisledger.Options{Prefix: prefix}))(t)
 	defer audit.Close()
 	if r := read(t, audit, "s"); r.Seq != 3 || r.Taken != 3 || r.Fence != "" || r.Backlog != 1 {
 		t.Errorf("reading %+v", r)
 	}
 	records := 0
-	must(t, audit.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true }))
+	must.Succeed(t, audit.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true }))
 	entries := 0
-	must(t, audit.PeekJournal(t.Context(), "s", func(sluice.Entry) bool { entries++; return true }))
+	must.Succeed(t, audit.PeekJournal(t.Context(), "s", func(sluice.Entry) bool { entries++; return true }))
 	if records != 3 || entries != 1 {
 		t.Errorf("%d records and %d entries, want 3 and 1", records, entries)
 	}
@@ -170,7 +170,7 @@ func TestOpenRefusesBadOptions(t *testing.T) {
 
 func TestOpenSaysWhatItCannotReach(t *testing.T) {
 	port, err := servertest.FreePort()
-	must(t, err)
+	must.Succeed(t, err)
 	url := "redis://:secret@127.0.0.1:" + itoa(port)
 	_, err = redisledger.Open(t.Context(), url, redisledger.Options{Node: "a"})
 	if err == nil || !strings.Contains(err.Error(), "connect to 127.0.0.1:"+itoa(port)) ||
@@ -194,13 +194,12 @@ func TestPassword(t *testing.T) {
 func TestClose(t *testing.T) {
 	url := servertest.Redis(t)
 	ignore := goleak.IgnoreCurrent()
-	l, err := redisledger.Open(t.Context(), url, redisledger.Options{Node: "a"})
-	must(t, err)
+	l := must.Get(redisledger.Open(t.Context(), url, redisledger.Options{Node: "a"}))(t)
 	if _, err := l.Read(t.Context(), []sluice.SaleID{"none", "neither"}); err != nil {
 		t.Error(err)
 	}
-	must(t, l.Close())
-	must(t, l.Close())
+	must.Succeed(t, l.Close())
+	must.Succeed(t, l.Close())
 	_, claimErr := l.Claim(t.Context(), "s", makeClaims("s", 0, 1))
 	_, readErr := l.Read(t.Context(), []sluice.SaleID{"s"})
 	for what, err := range map[string]error{

@@ -11,18 +11,16 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // openTest opens a ledger with keys of the test's own.
 func openTest(t *testing.T) *Ledger {
 	t.Helper()
-	l, err := Open(t.Context(), servertest.Redis(t), Options{
+	l := must.Get(Open(t.Context(), servertest.Redis(t), Options{
 		Node: "a", Prefix: fmt.Sprintf("sluicetest-%016x", rand.Uint64()),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() {
 		for _, key := range append(l.keys.of("s"), l.keys.aside("s", 2)) {
 			l.client.Do(context.Background(), l.client.B().Unlink().Key(key).Build())
@@ -67,19 +65,19 @@ func TestLoadOfManyRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := openTest(t)
 			image := image(2, 3000, terms)
-			must(t, l.Load(t.Context(), image))
-			must(t, l.Unfence(t.Context(), "s", 2))
+			must.Succeed(t, l.Load(t.Context(), image))
+			must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 
 			want, got := map[sluice.OrderID]sluice.Record{}, map[sluice.OrderID]sluice.Record{}
 			for _, r := range image.Records {
 				want[r.Order] = r
 			}
-			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
+			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("records: -want +got\n%s", diff)
 			}
 			holders := map[sluice.BuyerID]bool{}
-			must(t, l.Holders(t.Context(), "s", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
+			must.Succeed(t, l.Holders(t.Context(), "s", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
 			if len(holders) != 1500 {
 				t.Errorf("%d holders, want 1500", len(holders))
 			}
@@ -88,8 +86,7 @@ func TestLoadOfManyRecords(t *testing.T) {
 			for i := range claims {
 				claims[i] = image.Records[i].Claim
 			}
-			decisions, err := l.Claim(t.Context(), "s", claims)
-			must(t, err)
+			decisions := must.Get(l.Claim(t.Context(), "s", claims))(t)
 			for i, d := range decisions {
 				if r := image.Records[i]; d.Code != sluice.Accepted || !d.Replayed || d.Order != r.Order || d.Seq != r.Seq ||
 					!d.At.Equal(r.At) {
@@ -104,19 +101,18 @@ func TestLoadOfManyRecords(t *testing.T) {
 func TestLoadCountsForTheLimits(t *testing.T) {
 	l := openTest(t)
 	im := image(2, 6, limited) // buyer 0: 1 (ended) and 2 units, buyer 1: 3 and 4 (ended), buyer 2: 1 and 2
-	must(t, l.Load(t.Context(), im))
-	must(t, l.Unfence(t.Context(), "s", 2))
+	must.Succeed(t, l.Load(t.Context(), im))
+	must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 	ask := func(buyer int, key string, quantity int64) sluice.Claim {
 		return sluice.Claim{
 			Buyer: im.Records[2*buyer].Buyer, Key: sluice.Key(key), Quantity: quantity,
 			Order: sluice.SaleID("s").Order(strings.Repeat("f", 24) + key),
 		}
 	}
-	decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{
+	decisions := must.Get(l.Claim(t.Context(), "s", []sluice.Claim{
 		ask(0, "aaaaaaa0", 7), ask(0, "aaaaaaa1", 6), ask(0, "aaaaaaa2", 1), // 2 + 7 > 8; 2 + 6; a fourth claim
 		ask(1, "aaaaaaa3", 5), ask(2, "aaaaaaa4", 6), // 3 + 5; 3 + 6 > 8
-	})
-	must(t, err)
+	}))(t)
 	var got []string
 	for _, d := range decisions {
 		got = append(got, fmt.Sprint(d.Code, len(d.Orders)))
@@ -134,16 +130,16 @@ func TestLoadThatBreaksOff(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l, ctx := openTest(t), t.Context()
 			first := image(1, 0, terms)
-			must(t, l.Load(ctx, first))
-			must(t, l.Unfence(ctx, "s", 1))
+			must.Succeed(t, l.Load(ctx, first))
+			must.Succeed(t, l.Unfence(ctx, "s", 1))
 			im := image(2, 10, terms)
 			decisions, err := l.Claim(ctx, "s", []sluice.Claim{im.Records[0].Claim})
 			if err != nil || decisions[0].Code != sluice.Accepted {
 				t.Fatal(decisions, err)
 			}
 
-			must(t, l.loadBegin(ctx, &im, "2"))
-			must(t, l.loadRecords(ctx, "s", []string{"2", "somebody", "1\t1"}))
+			must.Succeed(t, l.loadBegin(ctx, &im, "2"))
+			must.Succeed(t, l.loadRecords(ctx, "s", []string{"2", "somebody", "1\t1"}))
 
 			decisions, err = l.Claim(ctx, "s", []sluice.Claim{im.Records[0].Claim})
 			if err != nil || decisions[0].Code != sluice.Unavailable {
@@ -170,8 +166,8 @@ func TestLoadThatBreaksOff(t *testing.T) {
 				t.Errorf("Load under the same epoch: %v, want ErrStaleEpoch", err)
 			}
 			im.Epoch = 3
-			must(t, l.Load(ctx, im))
-			must(t, l.Unfence(ctx, "s", 3))
+			must.Succeed(t, l.Load(ctx, im))
+			must.Succeed(t, l.Unfence(ctx, "s", 3))
 			if r, err := l.Find(ctx, im.Records[0].Order, im.Records[0].Buyer); err != nil || r.Order != im.Records[0].Order {
 				t.Errorf("Find: %+v, %v", r, err)
 			}
@@ -183,19 +179,19 @@ func TestLoadThatBreaksOff(t *testing.T) {
 func TestLoadIsTakenOver(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
 	slow := image(2, 10, limited)
-	must(t, l.loadBegin(ctx, &slow, "2"))
-	must(t, l.Load(ctx, image(3, 5, limited)))
+	must.Succeed(t, l.loadBegin(ctx, &slow, "2"))
+	must.Succeed(t, l.Load(ctx, image(3, 5, limited)))
 	for _, args := range [][]string{{"2", "somebody", "1\t1"}, {"2", sentinel, "2"}} {
 		if err := l.loadRecords(ctx, "s", args); !errors.Is(err, sluice.ErrStaleEpoch) {
 			t.Errorf("records of the slow load: %v, want ErrStaleEpoch", err)
 		}
 	}
-	must(t, l.Unfence(ctx, "s", 3))
+	must.Succeed(t, l.Unfence(ctx, "s", 3))
 	if err := l.loadRecords(ctx, "s", []string{"3", "somebody", "1\t1"}); !errors.Is(err, sluice.ErrStaleEpoch) {
 		t.Errorf("records of a load that has ended: %v, want ErrStaleEpoch", err)
 	}
 	n := 0
-	must(t, l.Records(ctx, "s", func(sluice.Record) bool { n++; return true }))
+	must.Succeed(t, l.Records(ctx, "s", func(sluice.Record) bool { n++; return true }))
 	if n != 5 {
 		t.Errorf("%d records, want those of the load that won", n)
 	}
@@ -204,8 +200,8 @@ func TestLoadIsTakenOver(t *testing.T) {
 // An image that cannot be right changes nothing.
 func TestLoadRefusesBadImages(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 4, limited)))
-	must(t, l.Unfence(ctx, "s", 1))
+	must.Succeed(t, l.Load(ctx, image(1, 4, limited)))
+	must.Succeed(t, l.Unfence(ctx, "s", 1))
 	for name, change := range map[string]func(*sluice.LoadImage){
 		"epoch 0":      func(im *sluice.LoadImage) { im.Epoch = 0 },
 		"a key twice":  func(im *sluice.LoadImage) { im.Records[1].Key = im.Records[0].Key },
@@ -226,21 +222,19 @@ func TestLoadRefusesBadImages(t *testing.T) {
 // A load starts a new journal and keeps the entries that were not acknowledged.
 func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 0, limited)))
-	must(t, l.Unfence(ctx, "s", 1))
+	must.Succeed(t, l.Load(ctx, image(1, 0, limited)))
+	must.Succeed(t, l.Unfence(ctx, "s", 1))
 	claims := image(2, 2, limited).Records
 	for _, r := range claims {
-		if _, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(l.Claim(ctx, "s", []sluice.Claim{r.Claim}))(t)
 	}
 	entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
 	if err != nil || len(entries) != 2 {
 		t.Fatal(entries, err)
 	}
-	must(t, l.Ack(ctx, "s", []string{entries[0].ID}))
+	must.Succeed(t, l.Ack(ctx, "s", []string{entries[0].ID}))
 
-	must(t, l.Load(ctx, image(2, 0, limited)))
+	must.Succeed(t, l.Load(ctx, image(2, 0, limited)))
 	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
 		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil ||
 			len(entries) != 0 {
@@ -344,13 +338,6 @@ func TestDamagedRecordsAreErrors(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // Unpaid endings are counted while there is no limit of them, and count once there is one.
 func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 	for name, terms := range allTerms {
@@ -358,13 +345,13 @@ func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 			l := openTest(t)
 			terms := terms
 			terms.MaxUnpaid = 0
-			must(t, l.Load(t.Context(), image(2, 6, terms)))
-			must(t, l.Unfence(t.Context(), "s", 2))
+			must.Succeed(t, l.Load(t.Context(), image(2, 6, terms)))
+			must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 			head := func(buyer sluice.BuyerID) string {
 				t.Helper()
 				value, err := l.client.Do(t.Context(), l.client.B().Hget().Key(l.keys.buyers("s")).Field(string(buyer)).Build()).
 					ToString()
-				must(t, err)
+				must.Succeed(t, err)
 				value, _, _ = strings.Cut(value, "\n")
 				return value
 			}
@@ -409,7 +396,7 @@ func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 				t.Errorf("record %+v, %v", found, err)
 			}
 			terms.Version, terms.OpensAt, terms.MaxUnpaid = 2, time.UnixMilli(1000).UTC(), 1
-			must(t, l.Apply(t.Context(), "s", 2, terms))
+			must.Succeed(t, l.Apply(t.Context(), "s", 2, terms))
 			if decisions, err := l.Claim(t.Context(), "s", []sluice.Claim{claim("aaaaaaa3")}); err != nil ||
 				decisions[0].Code != sluice.BuyerLimit {
 				t.Errorf("%+v, %v", decisions, err)
@@ -421,20 +408,18 @@ func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 // Of a sale whose format is a later one nothing is decided, read, changed or dropped.
 func TestASaleOfALaterFormat(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 0, limited)))
-	must(t, l.Unfence(ctx, "s", 1))
+	must.Succeed(t, l.Load(ctx, image(1, 0, limited)))
+	must.Succeed(t, l.Unfence(ctx, "s", 1))
 	r := image(2, 1, limited).Records[0]
 	if d, err := l.Claim(ctx, "s", []sluice.Claim{r.Claim}); err != nil || d[0].Code != sluice.Accepted {
 		t.Fatal(d, err)
 	}
 	change := l.client.B().Hset().Key(l.keys.sale("s")).FieldValue().FieldValue("format", "2").Build()
-	must(t, l.client.Do(ctx, change).Error())
+	must.Succeed(t, l.client.Do(ctx, change).Error())
 	dump := func() string {
 		t.Helper()
-		all, err := l.client.Do(ctx, l.client.B().Hgetall().Key(l.keys.sale("s")).Build()).AsStrMap()
-		must(t, err)
-		n, err := l.client.Do(ctx, l.client.B().Xpending().Key(l.keys.journal("s")).Group(group).Build()).ToArray()
-		must(t, err)
+		all := must.Get(l.client.Do(ctx, l.client.B().Hgetall().Key(l.keys.sale("s")).Build()).AsStrMap())(t)
+		n := must.Get(l.client.Do(ctx, l.client.B().Xpending().Key(l.keys.journal("s")).Group(group).Build()).ToArray())(t)
 		return fmt.Sprint(all, n[0].String())
 	}
 	was := dump()
@@ -460,8 +445,8 @@ func TestASaleOfALaterFormat(t *testing.T) {
 // A name of a batch that is taken decides nothing: what is kept under it is another's.
 func TestABatchNameIsTaken(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
-	must(t, l.Load(ctx, image(1, 0, limited)))
-	must(t, l.Unfence(ctx, "s", 1))
+	must.Succeed(t, l.Load(ctx, image(1, 0, limited)))
+	must.Succeed(t, l.Unfence(ctx, "s", 1))
 	claims := image(2, 3, limited).Records
 	for i, want := range []bool{true, false, true} {
 		if i == 1 {

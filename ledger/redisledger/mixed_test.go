@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -92,7 +93,7 @@ func TestAMixedBatch(t *testing.T) {
 				ask(batch)
 				ask(batch) // all that was accepted is repeated now
 				var journal []sluice.Claim
-				must(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+				must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
 					if e.Damage != nil || e.FirstSeq != int64(len(journal)+1) {
 						t.Errorf("entry %+v behind %d claims", e, len(journal))
 					}
@@ -103,7 +104,7 @@ func TestAMixedBatch(t *testing.T) {
 					t.Errorf("journal: -want +got\n%s", diff)
 				}
 				records := map[sluice.OrderID]sluice.Claim{}
-				must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+				must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
 					records[r.Order] = r.Claim
 					if want := of(r.Buyer).keys[r.Key].Seq; r.Seq != want {
 						t.Errorf("sequence %d on record, want %d", r.Seq, want)
@@ -119,7 +120,7 @@ func TestAMixedBatch(t *testing.T) {
 					t.Errorf("%d records of %d, reading %+v", len(records), len(accepted), r)
 				}
 				terms.Version, terms.Total, terms.MaxOrders = 2, 1<<40, 0
-				must(t, l.Apply(t.Context(), "s", 1, terms))
+				must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 				wantAll(t, claim(t, l, "s", makeClaims("s", 900, 910)...), sluice.BuyerLimit)
 			})
 		}

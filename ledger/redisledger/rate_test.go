@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -41,8 +42,7 @@ func TestRateKeys(t *testing.T) {
 	key := prefix + ":{phone}:rate:ann"
 	get := func(key string) string {
 		t.Helper()
-		text, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
-		must(t, err)
+		text := must.Get(client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString())(t)
 		return text
 	}
 	allow(true, true)
@@ -86,10 +86,7 @@ func TestRateKeys(t *testing.T) {
 func changesSinceSave(t *testing.T, client rueidis.Client) int {
 	t.Helper()
 	message := command(t, client, "INFO", "persistence")
-	info, err := message.ToString()
-	if err != nil {
-		t.Fatal(err)
-	}
+	info := must.Get(message.ToString())(t)
 	_, rest, found := strings.Cut(info, "rdb_changes_since_last_save:")
 	number, _, _ := strings.Cut(rest, "\r\n")
 	n, err := strconv.Atoi(number)
@@ -156,9 +153,7 @@ func BenchmarkAllow(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			before, tries := cpuSeconds(b, client), 0.0
 			for b.Loop() {
-				if _, err := l.Allow(b.Context(), sluice.SaleID(name), rates, tries250); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(l.Allow(b.Context(), sluice.SaleID(name), rates, tries250))(b)
 				tries += 250
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/tries, "ns/try")
@@ -171,17 +166,11 @@ func BenchmarkAllow(b *testing.B) {
 func cpuSeconds(b *testing.B, client rueidis.Client) (total float64) {
 	b.Helper()
 	message := command(b, client, "INFO", "cpu")
-	info, err := message.ToString()
-	if err != nil {
-		b.Fatal(err)
-	}
+	info := must.Get(message.ToString())(b)
 	for _, name := range []string{"used_cpu_sys:", "used_cpu_user:"} {
 		_, rest, _ := strings.Cut(info, "\r\n"+name)
 		number, _, _ := strings.Cut(rest, "\r\n")
-		seconds, err := strconv.ParseFloat(number, 64)
-		if err != nil {
-			b.Fatal(err)
-		}
+		seconds := must.Get(strconv.ParseFloat(number, 64))(b)
 		total += seconds
 	}
 	return total

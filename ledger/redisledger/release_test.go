@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -30,10 +31,7 @@ func releasesOf(sale sluice.SaleID, epoch int64, claims ...sluice.Claim) []sluic
 // wantReleased gives releases of sale s and compares what the ledger says.
 func wantReleased(t testing.TB, l *redisledger.Ledger, releases []sluice.Release, want sluice.Released) {
 	t.Helper()
-	got, err := l.Release(t.Context(), "s", releases)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(l.Release(t.Context(), "s", releases))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("released: -want +got\n%s", diff)
 	}
@@ -87,7 +85,7 @@ func TestReleaseOfMany(t *testing.T) {
 			wantReleased(t, l, give, sluice.Released{Before: 1105, Unknown: unknown})
 
 			live := int64(0)
-			must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
 				if r.Live {
 					live++
 				}
@@ -175,7 +173,7 @@ func TestNoRestWithoutNeed(t *testing.T) {
 			wantAll(t, claim(t, l, "s", makeClaim("s", 1)), sluice.Accepted)
 			change(&terms)
 			terms.Version++
-			must(t, l.Apply(t.Context(), "s", 1, terms))
+			must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 			cooldown := read(t, l, "s").CooldownUntil // of the change itself
 			wantReleased(t, l, releasesOf("s", 1, makeClaim("s", 1)), sluice.Released{Applied: 1})
 			if r := read(t, l, "s"); r.Taken != 0 || r.CooldownUntil.After(cooldown) {
@@ -219,8 +217,7 @@ func TestReleaseFindsLoss(t *testing.T) {
 		{"seen", "saw 3", tight(9), func(key string) { command(t, client, "HSET", key+"sale", "seq", "2") }},
 		{"head", "damaged", loose(9), func(key string) {
 			message := command(t, client, "HGET", key+"buyers", "buyer-1")
-			record, err := message.ToString()
-			must(t, err)
+			record := must.Get(message.ToString())(t)
 			command(t, client, "HDEL", key+"buyers", "buyer-1")
 			command(t, client, "HSET", key+"buyers", "buyer-1\n"+string(makeClaim("s", 1).Key),
 				record[strings.Index(record, "\n")+1:]+"\n")
@@ -261,8 +258,7 @@ func TestReleaseOfLostLines(t *testing.T) {
 			loadOpen(t, l, "s", terms(9))
 			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
 			message := command(t, client, "HKEYS", prefix+":{s}:buyers")
-			fields, err := message.AsStrSlice()
-			must(t, err)
+			fields := must.Get(message.AsStrSlice())(t)
 			for _, field := range fields {
 				if strings.HasPrefix(field, "buyer-1") {
 					command(t, client, "HDEL", prefix+":{s}:buyers", field)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -27,8 +28,7 @@ func startReplica(t *testing.T, primary *servertest.RedisServer) *servertest.Red
 
 func newReplica(t *testing.T, url string) *redisledger.Replica {
 	t.Helper()
-	r, err := redisledger.NewReplica(url, redisledger.Options{})
-	must(t, err)
+	r := must.Get(redisledger.NewReplica(url, redisledger.Options{}))(t)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
@@ -79,8 +79,7 @@ func TestReplicaReads(t *testing.T) {
 	claims := makeClaims("s", 0, 7)
 	wantAll(t, claim(t, l, "s", claims...)[:5], sluice.Accepted)
 	ours := awaitReading(t, replica, "s", sequence(5))
-	theirs, err := l.Read(t.Context(), []sluice.SaleID{"s"})
-	must(t, err)
+	theirs := must.Get(l.Read(t.Context(), []sluice.SaleID{"s"}))(t)
 	if ours.Now.IsZero() {
 		t.Error("a reading without the replica's clock")
 	}
@@ -88,9 +87,7 @@ func TestReplicaReads(t *testing.T) {
 	if ours != theirs[0] {
 		t.Errorf("the replica says %+v, the ledger %+v", ours, theirs[0])
 	}
-	if _, err := l.Release(t.Context(), "s", releasesOf("s", 1, claims[:2]...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(l.Release(t.Context(), "s", releasesOf("s", 1, claims[:2]...)))(t)
 	awaitReading(t, replica, "s", func(r *sluice.Reading) bool { return r.Taken == 3 })
 
 	second.Kill()
@@ -101,7 +98,7 @@ func TestReplicaReads(t *testing.T) {
 	awaitReading(t, replica, "s", sequence(5))
 
 	// One that has forgotten everything is no loss of the ledger's.
-	must(t, replica.Close())
+	must.Succeed(t, replica.Close())
 	other := newReplica(t, servertest.StartRedis(t).URL())
 	readings, err := other.Read(t.Context(), []sluice.SaleID{"s"})
 	if err != nil || readings[0].Loaded {
@@ -146,14 +143,11 @@ func TestReplicaBySentinel(t *testing.T) {
 func calls(t *testing.T, server *servertest.RedisServer) (n int) {
 	t.Helper()
 	info := command(t, newClient(t, server.URL()), "INFO", "commandstats")
-	text, err := info.ToString()
-	must(t, err)
+	text := must.Get(info.ToString())(t)
 	for line := range strings.Lines(text) {
 		var calls int
 		if at := strings.Index(line, ":calls="); at > 0 && strings.HasPrefix(line, "cmdstat_eval") {
-			if _, err := fmt.Sscanf(line[at:], ":calls=%d", &calls); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Sscanf(line[at:], ":calls=%d", &calls))(t)
 			n += calls
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -23,8 +24,7 @@ import (
 // grant, as the words of its ACL SETUSER line behind the password.
 func documented(t testing.TB) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "redis-keys.md"))
-	must(t, err)
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "redis-keys.md")))(t)
 	_, line, found := strings.Cut(string(text), "\nACL SETUSER sluice reset on >PASSWORD ")
 	line, _, ended := strings.Cut(line, "\n```")
 	if !found || !ended {
@@ -67,19 +67,15 @@ func TestDocumentedRightsAreThoseInUse(t *testing.T) {
 	for _, right := range ofConnection {
 		used[right] = true
 	}
-	sources, err := filepath.Glob("*.go")
-	must(t, err)
-	scripts, err := filepath.Glob("lua/*.lua")
-	must(t, err)
-	parts, err := filepath.Glob("lua/parts/*.lua")
-	must(t, err)
+	sources := must.Get(filepath.Glob("*.go"))(t)
+	scripts := must.Get(filepath.Glob("lua/*.lua"))(t)
+	parts := must.Get(filepath.Glob("lua/parts/*.lua"))(t)
 	sent := regexp.MustCompile(`\.B\(\)\.([A-Z][a-z]+)([A-Z][a-z]+)?\(\)|redis\.p?call\('([A-Z]+)'(?:, '(CREATE)')?`)
 	for _, file := range slices.Concat(sources, scripts, parts) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		text, err := os.ReadFile(file)
-		must(t, err)
+		text := must.Get(os.ReadFile(file))(t)
 		for _, found := range sent.FindAllStringSubmatch(string(text), -1) {
 			right := "+" + found[1] + found[3]
 			if sub := found[2] + found[4]; sub != "" {

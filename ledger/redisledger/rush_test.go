@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -29,8 +30,7 @@ type lossy struct {
 
 func newLossy(t testing.TB, to string) *lossy {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &lossy{Listener: listener, to: to}
 	t.Cleanup(func() { listener.Close(); p.cut() })
 	go func() {
@@ -295,7 +295,7 @@ func (r *rush) check() {
 	l := r.nodes[0]
 	live, records := map[sluice.BuyerID]int64{}, map[sluice.OrderID]sluice.Record{}
 	var all []sluice.Record
-	must(r, l.Records(r.Context(), "s", func(rec sluice.Record) bool {
+	must.Succeed(r, l.Records(r.Context(), "s", func(rec sluice.Record) bool {
 		records[rec.Order] = rec
 		all = append(all, rec)
 		if rec.Live {
@@ -320,7 +320,7 @@ func (r *rush) check() {
 		r.Errorf("I2: %+v, with %d records, %d accepted, %d released", reading, len(records), len(r.told), len(r.given))
 	}
 	entries := int64(0)
-	must(r, l.PeekJournal(r.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(r, l.PeekJournal(r.Context(), "s", func(e sluice.Entry) bool {
 		if e.FirstSeq != entries+1 {
 			r.Errorf("I5: an entry begins at %d, want %d", e.FirstSeq, entries+1)
 		}

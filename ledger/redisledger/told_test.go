@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -19,8 +20,7 @@ func copyOf(t *testing.T, client rueidis.Client, prefix string) (failover func()
 	dumps := map[string]string{}
 	for _, key := range []string{"sale", "buyers", "journal"} {
 		message := command(t, client, "DUMP", prefix+":{s}:"+key)
-		text, err := message.ToString()
-		must(t, err)
+		text := must.Get(message.ToString())(t)
 		dumps[prefix+":{s}:"+key] = text
 	}
 	return func() {
@@ -87,12 +87,10 @@ func TestReplaysWriteOnce(t *testing.T) {
 	client := newClient(t, server.URL())
 	writes := func() (n int) {
 		message := command(t, client, "INFO", "commandstats")
-		text, err := message.ToString()
-		must(t, err)
+		text := must.Get(message.ToString())(t)
 		_, text, _ = strings.Cut(text, "cmdstat_hset:calls=")
 		text, _, _ = strings.Cut(text, ",")
-		n, err = strconv.Atoi(text)
-		must(t, err)
+		n = must.Get(strconv.Atoi(text))(t)
 		return n
 	}
 	a := open(t, server.URL(), redisledger.Options{Node: "a"})

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -62,7 +63,7 @@ func TestTornTransaction(t *testing.T) {
 			for _, accepted := range append(first, later...) {
 				want[accepted.Order] = true
 			}
-			must(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+			must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
 				for i := range e.Claims {
 					if !want[e.Claims[i].Order] {
 						t.Errorf("order %s was never accepted and is to be saved", e.Claims[i].Order)
@@ -130,8 +131,7 @@ func readAppendOnlyFile(t *testing.T, server *servertest.RedisServer) (path stri
 	if err != nil || len(found) == 0 { // before Redis 7 it is one file
 		found = []string{filepath.Join(server.Dir(), "appendonly.aof")}
 	}
-	text, err = os.ReadFile(found[0])
-	must(t, err)
+	text = must.Get(os.ReadFile(found[0]))(t)
 	return found[0], text
 }
 
@@ -148,5 +148,5 @@ func tear(t *testing.T, server *servertest.RedisServer, from, n int) {
 		}
 		at += next + len("HSET")
 	}
-	must(t, os.Truncate(path, int64(at)))
+	must.Succeed(t, os.Truncate(path, int64(at)))
 }

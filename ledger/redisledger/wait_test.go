@@ -18,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -85,9 +86,7 @@ func TestWaitCoversWhatChangesNothing(t *testing.T) {
 	replica.Freeze()
 	defer replica.Thaw()
 	wantAll(t, claim(t, a, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
-	if _, err := a.Release(t.Context(), "s", give); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(a.Release(t.Context(), "s", give))(t)
 	proxy := newWait72(t, primary)
 	// Each on connections of its own, which have written nothing yet.
 	fresh := func() *redisledger.Ledger { return open(t, "redis://"+proxy.addr, strict) }
@@ -174,7 +173,7 @@ func TestOnlyWhatReplicasHaveIsHandedOut(t *testing.T) {
 			t.Errorf("entry %d: %d claims, want %d", i, len(e.Claims), want)
 		}
 	}
-	must(t, fresh().Fence(t.Context(), "s", 1, "lost: by the test"))
+	must.Succeed(t, fresh().Fence(t.Context(), "s", 1, "lost: by the test"))
 }
 
 // A slot moves to a primary whose replica is gone. The replicas of the one that
@@ -189,8 +188,7 @@ func TestWaitWhereTheSlotIs(t *testing.T) {
 
 	clients := []rueidis.Client{newClient(t, nodes[0].URL()), newClient(t, nodes[1].URL())}
 	reply := command(t, clients[0], "CLUSTER", "KEYSLOT", "{s}")
-	slot, err := reply.AsInt64()
-	must(t, err)
+	slot := must.Get(reply.AsInt64())(t)
 	from := int(slot * 2 / 16384)
 	to := 1 - from
 	replica := nodes[2+to]
@@ -199,8 +197,7 @@ func TestWaitWhereTheSlotIs(t *testing.T) {
 	command(t, clients[to], "CLUSTER", "SETSLOT", at, "IMPORTING", nodeID(t, clients[from]))
 	command(t, clients[from], "CLUSTER", "SETSLOT", at, "MIGRATING", target)
 	keys := command(t, clients[from], "CLUSTER", "GETKEYSINSLOT", at, "100")
-	names, err := keys.AsStrSlice()
-	must(t, err)
+	names := must.Get(keys.AsStrSlice())(t)
 	_, port, _ := strings.Cut(nodes[to].Addr(), ":")
 	command(t, clients[from], append([]string{"MIGRATE", "127.0.0.1", port, "", "0", "5000", "KEYS"}, names...)...)
 	for _, c := range clients {
@@ -218,8 +215,7 @@ func TestWaitWhereTheSlotIs(t *testing.T) {
 func nodeID(t *testing.T, c rueidis.Client) string {
 	t.Helper()
 	reply := command(t, c, "CLUSTER", "MYID")
-	id, err := reply.ToString()
-	must(t, err)
+	id := must.Get(reply.ToString())(t)
 	return id
 }
 
@@ -233,8 +229,7 @@ type wait72 struct {
 }
 
 func newWait72(t *testing.T, primary *servertest.RedisServer, refuse ...string) *wait72 {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	p := &wait72{t: t, primary: primary, addr: listener.Addr().String(), refuse: strings.Join(refuse, "")}
 	var group sync.WaitGroup
 	var mu sync.Mutex

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -19,12 +20,10 @@ import (
 func info(t *testing.T, client rueidis.Client, section, name string) int {
 	t.Helper()
 	message := command(t, client, "INFO", section)
-	text, err := message.ToString()
-	must(t, err)
+	text := must.Get(message.ToString())(t)
 	_, text, _ = strings.Cut(text, name)
 	text = text[:strings.IndexFunc(text, func(r rune) bool { return r < '0' || r > '9' })]
-	n, err := strconv.Atoi(text)
-	must(t, err)
+	n := must.Get(strconv.Atoi(text))(t)
 	return n
 }
 
@@ -50,8 +49,8 @@ func TestWorkOfOneBuyersBatch(t *testing.T) {
 			Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.Unix(0, 0), Live: true,
 		})
 	}
-	must(t, l.Load(t.Context(), image))
-	must(t, l.Unfence(t.Context(), "s", 2))
+	must.Succeed(t, l.Load(t.Context(), image))
+	must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 	const most = batch * 500 // a claim is some 130 bytes, written in the journal and in the records
 	written := func(what string, do func()) {
 		t.Helper()
@@ -79,7 +78,7 @@ func TestWorkOfOneBuyersBatch(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 	records := map[sluice.OrderID]bool{}
-	must(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+	must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
 		if r.Live != (r.Epoch == 1) {
 			t.Errorf("record %+v", r)
 		}
@@ -118,7 +117,7 @@ func TestOrdersOfTheRefused(t *testing.T) {
 	one := makeClaim("s", 600) // of a buyer with no other
 	wantAll(t, claim(t, l, "s", one), sluice.Accepted)
 	terms.Version, terms.MaxPerBuyer, terms.MaxOrders = 2, 2, 1
-	must(t, l.Apply(t.Context(), "s", 1, terms))
+	must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 
 	again := make([]sluice.Claim, 0, 2*buyers)
 	for i := range 2 * buyers {
@@ -160,8 +159,7 @@ func TestOrdersOfTheRefused(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	message := command(t, client, "HGET", "sluice:{s}:buyers", "buyer-0")
-	record, err := message.ToString()
-	must(t, err)
+	record := must.Get(message.ToString())(t)
 	for _, head := range []string{"5\t100000", "5\t100000\t1"} { // the last number: one of them ended unpaid
 		command(t, client, "HSET", "sluice:{s}:buyers", "buyer-0", head+record[strings.Index(record, "\n"):])
 		if d := claim(t, l, "s", again[0]); d[0].Code != sluice.BuyerLimit || d[0].Orders != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // BenchmarkClaim measures accepted claims, each durable, of buyers who come
@@ -67,16 +68,12 @@ func BenchmarkMemory(b *testing.B) {
 			for i := range batch {
 				batch[i] = benchClaim(n + int64(i))
 			}
-			if _, err := l.Claim(b.Context(), "s", batch); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(l.Claim(b.Context(), "s", batch))(b)
 			entries, err := l.ReadJournal(b.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: size})
 			if err != nil || len(entries) != 1 {
 				b.Fatalf("%d entries, %v", len(entries), err)
 			}
-			if err := l.Ack(b.Context(), "s", []string{entries[0].ID}); err != nil {
-				b.Fatal(err)
-			}
+			must.Succeed(b, l.Ack(b.Context(), "s", []string{entries[0].ID}))
 		}
 		b.ReportMetric(float64(heap()-before)/claims, "B/claim")
 		runtime.KeepAlive(l)

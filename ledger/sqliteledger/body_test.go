@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -38,20 +39,14 @@ func TestBodiesAreDeflated(t *testing.T) {
 		})
 	}
 	terms := sluice.Terms{Version: 1, Total: 1000, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
-	if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms, Records: records}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unfence(t.Context(), "s", 2); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms, Records: records}))
+	must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 	load(t, l, "other", 1000)
 	claim(t, l, "s", many("s", 1, 100)...)
 	claim(t, l, "s", newClaim("s", 500))
 	claim(t, l, "other", many("other", 1, 100)...)
 	before := shown(t, l)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
 	for kind, want := range map[string]string{"claims": "blob blob text", "loaded": "blob"} {
 		if got := query(t, path, `SELECT group_concat(t, ' ') FROM
 			(SELECT typeof(body) AS t FROM log WHERE kind = ? ORDER BY typeof(body))`, kind); got != want {
@@ -62,9 +57,7 @@ func TestBodiesAreDeflated(t *testing.T) {
 	if diff := cmp.Diff(before, shown(t, l)); diff != "" {
 		t.Errorf("read again (-before +after):\n%s", diff)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
 	for harm, kind := range map[string]string{
 		`UPDATE log SET body = substr(body, 1, length(body) - 9) WHERE sale = 's' AND kind = 'claims' AND n = 100`: "claims",
 		`UPDATE log SET body = zeroblob(100) WHERE sale = 's' AND kind = 'claims' AND n = 100`:                     "claims",
@@ -72,12 +65,8 @@ func TestBodiesAreDeflated(t *testing.T) {
 		`UPDATE log SET body = substr(body, 9) WHERE sale = 's' AND kind = 'loaded'`:                               "loaded",
 	} {
 		damaged := filepath.Join(t.TempDir(), "damaged.db")
-		if _, err := sqliteledger.Copy(t.Context(), path, damaged); err != nil {
-			t.Fatal(err)
-		}
-		if err := execSQL(damaged, harm); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(sqliteledger.Copy(t.Context(), path, damaged))(t)
+		must.Succeed(t, execSQL(damaged, harm))
 		l := open(t, damaged)
 		r, _, entries := everything(t, l, "s")
 		if !strings.HasPrefix(r.Fence, sluice.FenceLost+": row ") || !strings.Contains(r.Fence, "its body") {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -15,10 +16,7 @@ var harness = ledgertest.Harness{New: func(t testing.TB) ledgertest.Open {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
 		t.Helper()
-		l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now}))(t)
 		t.Cleanup(func() {
 			if err := l.Close(); err != nil {
 				t.Error(err)

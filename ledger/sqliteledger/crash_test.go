@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"go.uber.org/goleak"
 )
@@ -105,9 +106,7 @@ func TestKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, path)
 	load(t, l, "s", 1_000_000)
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
 	promised := map[sluice.OrderID]string{} // the line, by order id
 	for round := range 6 {
 		cmd, lines := startChild(t, path, fmt.Sprint("round", round))
@@ -181,9 +180,7 @@ func TestOneOwner(t *testing.T) {
 	if !errors.Is(err, sluice.ErrInUse) || !strings.Contains(err.Error(), path) {
 		t.Errorf("ledger %v, error %v; want ErrInUse and the path", second, err)
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
 
 	cmd, lines := startChild(t, path, "owner")
 	if _, err := lines.ReadString('\n'); err != nil {
@@ -242,26 +239,18 @@ func TestDamage(t *testing.T) {
 			l := open(t, path)
 			loaded := sluice.Record{Claim: newClaim("s", 99), Sale: "s", Epoch: 1, Seq: 1, Terms: 1, At: time.UnixMilli(1).UTC()}
 			terms := sluice.Terms{Version: 1, Total: 100, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
-			if err := l.Load(t.Context(), sluice.LoadImage{
+			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{
 				Sale: "s", Epoch: 2, Terms: terms,
 				Records: []sluice.Record{loaded},
-			}); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Unfence(t.Context(), "s", 2); err != nil {
-				t.Fatal(err)
-			}
+			}))
+			must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 			load(t, l, "healthy", 10)
 			for n := 1; n < 4; n++ {
 				claim(t, l, "s", newClaim("s", n))
 			}
 			claim(t, l, "healthy", newClaim("healthy", 1))
-			if err := l.Close(); err != nil {
-				t.Fatal(err)
-			}
-			if err := execSQL(path, tc.harm); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, l.Close())
+			must.Succeed(t, execSQL(path, tc.harm))
 
 			l = open(t, path)
 			r, _, entries := everything(t, l, "s")
@@ -284,12 +273,8 @@ func TestDamage(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 3, Terms: terms}); err != nil {
-				t.Fatal(err)
-			}
-			if err := errors.Join(l.Unfence(t.Context(), "s", 3), l.Close()); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 3, Terms: terms}))
+			must.Succeed(t, errors.Join(l.Unfence(t.Context(), "s", 3), l.Close()))
 			l = open(t, path)
 			if r, _, _ := everything(t, l, "s"); r.Fence != "" || r.Epoch != 3 {
 				t.Errorf("after the load: %+v", r)
@@ -309,9 +294,7 @@ func TestUnknownRows(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "ledger.db")
 		l := open(t, path)
 		load(t, l, "s", 10)
-		if err := errors.Join(l.Close(), execSQL(path, harm)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(l.Close(), execSQL(path, harm)))
 		if l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: "a"}); err == nil ||
 			!strings.Contains(err.Error(), "log row") {
 			t.Errorf("%s: ledger %v, error %v; want one that names the row", harm, l, err)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var errDisk = errors.New("the disk says no")
@@ -29,25 +30,20 @@ type failing struct {
 func openFailing(t *testing.T) *failing {
 	t.Helper()
 	fl := &failing{path: filepath.Join(t.TempDir(), "ledger.db")}
-	l, err := Open(t.Context(), fl.path, Options{Node: "a", hook: func(f *file, committed bool) error {
+	l := must.Get(Open(t.Context(), fl.path, Options{Node: "a", hook: func(f *file, committed bool) error {
 		if hook := fl.hook.Load(); hook != nil {
 			return (*hook)(f, committed)
 		}
 		return nil
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	t.Cleanup(func() { l.Close() })
 	fl.Ledger = l
 	terms := sluice.Terms{
 		Version: 1, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, OpensAt: time.UnixMilli(0).UTC(),
 	}
-	if err := errors.Join(
+	must.Succeed(t, errors.Join(
 		l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), l.Unfence(t.Context(), "s", 1),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return fl
 }
 
@@ -87,10 +83,7 @@ func someClaims(from, n int) []sluice.Claim {
 
 func (fl *failing) reading(t *testing.T) sluice.Reading {
 	t.Helper()
-	r, err := fl.Read(t.Context(), []sluice.SaleID{"s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(fl.Read(t.Context(), []sluice.SaleID{"s"}))(t)
 	return r[0]
 }
 
@@ -101,9 +94,7 @@ func TestFailedCommit(t *testing.T) {
 		t.Run(fmt.Sprint("reached the disk ", reached), func(t *testing.T) {
 			fl := openFailing(t)
 			first := someClaims(1, 3)
-			if _, err := fl.Claim(t.Context(), "s", first); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fl.Claim(t.Context(), "s", first))(t)
 			fl.set(func(_ *file, committed bool) error {
 				if committed == reached {
 					return errDisk
@@ -123,10 +114,7 @@ func TestFailedCommit(t *testing.T) {
 			if r := fl.reading(t); r.Taken != want || r.Seq != want {
 				t.Errorf("taken %d, seq %d before the repeat; want %d", r.Taken, r.Seq, want)
 			}
-			decisions, err := fl.Claim(t.Context(), "s", append(first, second...))
-			if err != nil {
-				t.Fatal(err)
-			}
+			decisions := must.Get(fl.Claim(t.Context(), "s", append(first, second...)))(t)
 			for i, d := range decisions {
 				if d.Code != sluice.Accepted || d.Seq != int64(i+1) || d.Order != append(first, second...)[i].Order ||
 					d.Replayed != (i < 3 || reached) {
@@ -172,10 +160,7 @@ func TestFullDisk(t *testing.T) {
 		_, err := f.db.Exec(`PRAGMA max_page_count = 1000000`)
 		return err
 	})
-	decisions, err := fl.Claim(t.Context(), "s", claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(fl.Claim(t.Context(), "s", claims))(t)
 	for i, d := range decisions {
 		if d.Code != sluice.Accepted || d.Replayed || d.Seq != int64(i+1) {
 			t.Errorf("claim %d: %+v, want a new acceptance", i, d)
@@ -187,9 +172,7 @@ func TestFullDisk(t *testing.T) {
 // call that decides is an error, and readers see what was committed.
 func TestNothingIsDecidedUntilRebuilt(t *testing.T) {
 	fl := openFailing(t)
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", someClaims(1, 2)))(t)
 	hidden := fl.path + ".hidden"
 	fl.set(func(f *file, committed bool) error {
 		if committed {
@@ -218,13 +201,8 @@ func TestNothingIsDecidedUntilRebuilt(t *testing.T) {
 		t.Errorf("taken %d, want 2", r.Taken)
 	}
 	fl.set(nil)
-	if err := errors.Join(os.Remove(fl.path), os.Rename(hidden, fl.path)); err != nil {
-		t.Fatal(err)
-	}
-	decisions, err := fl.Claim(t.Context(), "s", someClaims(1, 3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.Remove(fl.path), os.Rename(hidden, fl.path)))
+	decisions := must.Get(fl.Claim(t.Context(), "s", someClaims(1, 3)))(t)
 	if !decisions[0].Replayed || !decisions[1].Replayed || decisions[2].Replayed || decisions[2].Seq != 3 {
 		t.Errorf("%+v, want two repeats and a third claim", decisions)
 	}
@@ -235,10 +213,7 @@ func TestNothingIsDecidedUntilRebuilt(t *testing.T) {
 // What memory says after that, a recovery says too, also if nothing follows.
 func TestFailedFlush(t *testing.T) {
 	fl := openFailing(t)
-	other, err := openFile(t.Context(), fl.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must.Get(openFile(t.Context(), fl.path))(t)
 	defer other.close()
 	var index []byte
 	fl.set(func(_ *file, committed bool) (err error) {
@@ -256,14 +231,9 @@ func TestFailedFlush(t *testing.T) {
 	recovered := filepath.Join(t.TempDir(), "ledger.db")
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(fl.path + suffix)
-		if err := errors.Join(err, os.WriteFile(recovered+suffix, content, 0o600)); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(err, os.WriteFile(recovered+suffix, content, 0o600)))
 	}
-	l, err := Open(t.Context(), recovered, Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(Open(t.Context(), recovered, Options{Node: "a"}))(t)
 	defer l.Close()
 	r, err := l.Read(t.Context(), []sluice.SaleID{"s"})
 	if err != nil || r[0].Taken != 0 || fl.reading(t).Taken != 0 {
@@ -274,9 +244,7 @@ func TestFailedFlush(t *testing.T) {
 // TestReadersDoNotSeeWhatIsNotCommitted, and do not wait for it.
 func TestReadersDoNotSeeWhatIsNotCommitted(t *testing.T) {
 	fl := openFailing(t)
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", someClaims(1, 1)))(t)
 	reached, goOn := fl.hold()
 	answered := make(chan error)
 	go func() {

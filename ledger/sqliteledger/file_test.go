@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // TestSettings: what makes a commit durable is really set, on the connection
@@ -15,10 +16,7 @@ import (
 func TestSettings(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	for range 2 {
-		f, err := openFile(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(openFile(t.Context(), path))(t)
 		for pragma, want := range map[string]string{
 			"journal_mode": "wal", "synchronous": "2", "wal_autocheckpoint": "4000", "busy_timeout": "10000",
 		} {
@@ -46,10 +44,7 @@ func TestANewFileIsDurable(t *testing.T) {
 		flushed = f.Name() == filepath.Dir(path) && missing == nil
 		return flush(f)
 	}
-	f, err := openFile(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(openFile(t.Context(), path))(t)
 	f.close()
 	if !flushed {
 		t.Error("the folder of a new file is not flushed")

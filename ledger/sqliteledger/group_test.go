@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // queued waits until so many ops are queued behind a commit that hangs.
@@ -57,12 +58,10 @@ func (fl *failing) together(t *testing.T, ops ...func() error) []error {
 func openGated(t *testing.T) *failing {
 	t.Helper()
 	fl := openFailing(t)
-	if err := errors.Join(
+	must.Succeed(t, errors.Join(
 		fl.Load(t.Context(), sluice.LoadImage{Sale: "gate", Epoch: 1, Terms: fl.reading(t).Terms}),
 		fl.Unfence(t.Context(), "gate", 1),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return fl
 }
 
@@ -73,12 +72,10 @@ func (fl *failing) state(t *testing.T) (sluice.Reading, []sluice.Record, []sluic
 	r.Now = time.Time{}
 	var records []sluice.Record
 	var entries []sluice.Entry
-	if err := errors.Join(
+	must.Succeed(t, errors.Join(
 		fl.Records(t.Context(), "s", func(r sluice.Record) bool { records = append(records, r); return true }),
 		fl.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries = append(entries, e); return true }),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	return r, records, entries
 }
 
@@ -138,13 +135,8 @@ func TestGroup(t *testing.T) {
 		t.Errorf("entries: -want +got\n%s", d)
 	}
 
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(t.Context(), fl.path, Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
+	again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 	defer again.Close()
 	fl.Ledger = again
 	reading2, records2, entries2 := fl.state(t)
@@ -170,9 +162,7 @@ func TestLoadInGroup(t *testing.T) {
 		func() error { return fl.Unfence(context.Background(), "s", 2) },
 		func() (err error) { after, err = fl.Claim(context.Background(), "s", someClaims(2, 1)); return err },
 	)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errs...))
 	if before[1].Seq != 2 || fenced[0].Code != sluice.Unavailable || after[0].Replayed || after[0].Seq != 1 {
 		t.Errorf("%+v, %+v, %+v; want two claims, the fence, and the first claim of the new epoch", before, fenced, after)
 	}
@@ -180,15 +170,11 @@ func TestLoadInGroup(t *testing.T) {
 	if reading.Epoch != 2 || reading.Seq != 1 || len(records) != 1 || len(entries) != 1 || entries[0].Epoch != 2 {
 		t.Errorf("%+v, %d records, entries %+v", reading, len(records), entries)
 	}
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
 	f := &file{db: openDB(fl.path, "ro")}
 	defer f.close()
 	var rows int
-	if err := f.db.QueryRow(`SELECT count(*) FROM log WHERE sale = 's'`).Scan(&rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, f.db.QueryRow(`SELECT count(*) FROM log WHERE sale = 's'`).Scan(&rows))
 	if rows != 3 { // load, fence, claims
 		t.Errorf("%d rows of the sale, want 3: the old epoch's are gone", rows)
 	}
@@ -199,9 +185,7 @@ func TestLoadInGroup(t *testing.T) {
 func TestHandedOutWhileLoading(t *testing.T) {
 	fl := openGated(t)
 	terms := fl.reading(t).Terms
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 2)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", someClaims(1, 2)))(t)
 	reached, goOn := fl.hold()
 	go fl.Fence(context.Background(), "gate", 1, "x")
 	<-reached
@@ -214,13 +198,8 @@ func TestHandedOutWhileLoading(t *testing.T) {
 	}
 	fl.queued(t, 2)
 	goOn()
-	if err := errors.Join(<-loaded, fl.Close()); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(t.Context(), fl.path, Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(<-loaded, fl.Close()))
+	again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 	defer again.Close()
 	fl.Ledger = again
 	if r := fl.reading(t); r.Fence != sluice.FenceLoading || r.Epoch != 2 {
@@ -233,9 +212,7 @@ func TestRowsAreBounded(t *testing.T) {
 	fl := openGated(t)
 	terms := fl.reading(t).Terms
 	terms.Version, terms.Total = 2, sluice.Unlimited
-	if err := fl.Apply(t.Context(), "s", 1, terms); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Apply(t.Context(), "s", 1, terms))
 	var ops []func() error
 	for i := range 5 {
 		ops = append(ops, func() error {
@@ -243,9 +220,7 @@ func TestRowsAreBounded(t *testing.T) {
 			return err
 		})
 	}
-	if err := errors.Join(fl.together(t, ops...)...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(fl.together(t, ops...)...))
 	_, records, entries := fl.state(t)
 	var sizes []int
 	for _, e := range entries {

@@ -12,16 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
 // open opens a ledger that is closed with the test.
 func open(t testing.TB, path string) *sqliteledger.Ledger {
 	t.Helper()
-	l, err := sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: "node-a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: "node-a"}))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -36,20 +34,13 @@ func load(t testing.TB, l *sqliteledger.Ledger, id sluice.SaleID, total int64) {
 		Version: 1, Total: total, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
 		OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 	}
-	if err := l.Load(t.Context(), sluice.LoadImage{Sale: id, Epoch: 1, Terms: terms}); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Unfence(t.Context(), id, 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: id, Epoch: 1, Terms: terms}))
+	must.Succeed(t, l.Unfence(t.Context(), id, 1))
 }
 
 func claim(t testing.TB, l *sqliteledger.Ledger, id sluice.SaleID, claims ...sluice.Claim) []sluice.Decision {
 	t.Helper()
-	decisions, err := l.Claim(context.Background(), id, claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(l.Claim(context.Background(), id, claims))(t)
 	return decisions
 }
 
@@ -73,24 +64,17 @@ func everything(t testing.TB, l sluice.ReadOnlyLedger, id sluice.SaleID) (
 	sluice.Reading, []sluice.Record, []sluice.Entry,
 ) {
 	t.Helper()
-	readings, err := l.Read(t.Context(), []sluice.SaleID{id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	readings := must.Get(l.Read(t.Context(), []sluice.SaleID{id}))(t)
 	var records []sluice.Record
-	if err := l.Records(t.Context(), id, func(r sluice.Record) bool {
+	must.Succeed(t, l.Records(t.Context(), id, func(r sluice.Record) bool {
 		records = append(records, r)
 		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	var entries []sluice.Entry
-	if err := l.PeekJournal(t.Context(), id, func(e sluice.Entry) bool {
+	must.Succeed(t, l.PeekJournal(t.Context(), id, func(e sluice.Entry) bool {
 		entries = append(entries, e)
 		return true
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	readings[0].Now = time.Time{}
 	for i := range entries {
 		entries[i].Deliveries = 0
@@ -104,18 +88,10 @@ func TestReadOnlyWhileTheLedgerRuns(t *testing.T) {
 	load(t, l, "s", 10)
 	claim(t, l, "s", newClaim("s", 1), newClaim("s", 2))
 	claim(t, l, "s", newClaim("s", 3))
-	entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Ack(t.Context(), "s", []string{entries[0].ID}); err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 1}))(t)
+	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 
-	snapshot, err := sqliteledger.OpenReadOnly(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(sqliteledger.OpenReadOnly(t.Context(), path))(t)
 	defer snapshot.Close()
 	reading, records, journal := everything(t, l, "s")
 	gotReading, gotRecords, gotJournal := everything(t, snapshot, "s")
@@ -152,13 +128,8 @@ func TestReadOnlyOfAClosedLedger(t *testing.T) {
 	l := open(t, path)
 	load(t, l, "s", 10)
 	claim(t, l, "s", newClaim("s", 1))
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	snapshot, err := sqliteledger.OpenReadOnly(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, l.Close())
+	snapshot := must.Get(sqliteledger.OpenReadOnly(t.Context(), path))(t)
 	if r, _, _ := everything(t, snapshot, "s"); r.Seq != 1 {
 		t.Errorf("seq %d, want 1", r.Seq)
 	}
@@ -202,9 +173,7 @@ func makeFile(t *testing.T, name, path string) {
 	case "other":
 		err = execSQL(path, `CREATE TABLE t (a); PRAGMA application_id = 7`)
 	case "future":
-		if err := open(t, path).Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, open(t, path).Close())
 		err = execSQL(path, `PRAGMA user_version = 99`)
 	}
 	if err != nil {
@@ -215,14 +184,9 @@ func makeFile(t *testing.T, name, path string) {
 // query reads a text from a file.
 func query(t *testing.T, path, query string, args ...any) (text string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+path))(t)
 	defer db.Close()
-	if err := db.QueryRow(query, args...).Scan(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, db.QueryRow(query, args...).Scan(&text))
 	return text
 }
 

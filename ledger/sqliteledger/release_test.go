@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func releasesOf(epoch int64, claims ...sluice.Claim) []sluice.Release {
@@ -23,12 +24,8 @@ func releasesOf(epoch int64, claims ...sluice.Claim) []sluice.Release {
 func TestReleaseIsSeenWithItsCommit(t *testing.T) {
 	fl := openFailing(t)
 	claims := someClaims(1, 4)
-	if _, err := fl.Claim(t.Context(), "s", claims); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := fl.Release(t.Context(), "s", releasesOf(1, claims[0])); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", claims))(t)
+	must.Get(fl.Release(t.Context(), "s", releasesOf(1, claims[0])))(t)
 	live := func() (n int) {
 		err := fl.Records(t.Context(), "s", func(r sluice.Record) bool {
 			if r.Live {
@@ -59,9 +56,7 @@ func TestReleaseIsSeenWithItsCommit(t *testing.T) {
 		t.Errorf("%d live before the commit, want 3", n)
 	}
 	goOn()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, <-done)
 	if n := live(); n != 1 {
 		t.Errorf("%d live after it, want 1", n)
 	}
@@ -71,9 +66,7 @@ func TestReleaseIsSeenWithItsCommit(t *testing.T) {
 // that a restart finds the sale in cooldown only if it is.
 func TestReleaseInGroup(t *testing.T) {
 	fl := openGated(t)
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", someClaims(1, 3)))(t)
 	errs := fl.together(t,
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(4, 5)); return err },
 		func() error { // two units are left: no cooldown
@@ -86,20 +79,13 @@ func TestReleaseInGroup(t *testing.T) {
 			return err
 		},
 	)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errs...))
 	before, records, entries := fl.state(t)
 	if before.Taken != 9 || before.Seq != 13 || before.CooldownUntil.IsZero() || len(entries) != 3 {
 		t.Errorf("%+v, %d entries; want 9 taken, seq 13, resting after the last release, 3 entries", before, len(entries))
 	}
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(t.Context(), fl.path, Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
+	again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 	defer again.Close()
 	fl.Ledger = again
 	after, records2, _ := fl.state(t)
@@ -117,9 +103,7 @@ func TestReleaseInGroup(t *testing.T) {
 // when units returned.
 func TestNoRestInvented(t *testing.T) {
 	fl := openGated(t)
-	if _, err := fl.Claim(t.Context(), "s", someClaims(1, 3)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fl.Claim(t.Context(), "s", someClaims(1, 3)))(t)
 	errs := fl.together(t,
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(4, 5)); return err },
 		func() error {
@@ -128,9 +112,7 @@ func TestNoRestInvented(t *testing.T) {
 		},
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(9, 2)); return err },
 	)
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errs...))
 	f := &file{db: openDB(fl.path, "ro")}
 	defer f.close()
 	all, _, err := f.replay(t.Context())
@@ -149,34 +131,23 @@ func TestIDsAreNotUsedAgain(t *testing.T) {
 	terms := fl.reading(t).Terms
 	entryID := func() string {
 		t.Helper()
-		if _, err := fl.Claim(t.Context(), "s", someClaims(1, 1)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fl.Claim(t.Context(), "s", someClaims(1, 1)))(t)
 		_, _, entries := fl.state(t)
 		if len(entries) != 1 {
 			t.Fatalf("%d entries, want 1", len(entries))
 		}
-		if err := fl.Ack(t.Context(), "s", []string{entries[0].ID}); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, fl.Ack(t.Context(), "s", []string{entries[0].ID}))
 		return entries[0].ID
 	}
 	ids := map[string]bool{entryID(): true}
 	for range 3 {
-		if err := errors.Join(fl.Drop(t.Context(), "s", 1), fl.Close()); err != nil {
-			t.Fatal(err)
-		}
-		again, err := Open(t.Context(), fl.path, Options{Node: "a"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, errors.Join(fl.Drop(t.Context(), "s", 1), fl.Close()))
+		again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 		defer again.Close()
 		fl.Ledger = again
-		if err := errors.Join(
+		must.Succeed(t, errors.Join(
 			fl.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), fl.Unfence(t.Context(), "s", 1),
-		); err != nil {
-			t.Fatal(err)
-		}
+		))
 		if id := entryID(); ids[id] {
 			t.Errorf("entry %s for the second time: a late acknowledgement would take it away", id)
 		} else {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Buyers whose hashes are equal are different buyers, also in the second chunk of
@@ -15,16 +16,11 @@ func TestBuyersOfOneHash(t *testing.T) {
 	fl := openFailing(t)
 	const buyers = chunkSize + 300
 	terms := sluice.Terms{Version: 2, Total: 2 * buyers, MaxPerBuyer: 1, MaxOrders: 10}
-	if err := fl.Apply(t.Context(), "s", 1, terms); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Apply(t.Context(), "s", 1, terms))
 	claims := someClaims(0, buyers)
 	decide := func(want sluice.Code, replayed bool) {
 		t.Helper()
-		decisions, err := fl.Claim(t.Context(), "s", claims)
-		if err != nil {
-			t.Fatal(err)
-		}
+		decisions := must.Get(fl.Claim(t.Context(), "s", claims))(t)
 		for i, d := range decisions {
 			if d.Code != want || d.Replayed != replayed || want == sluice.Accepted && d.Order != claims[i].Order {
 				t.Fatalf("%s: %+v, want %s", claims[i].Buyer, d, want)
@@ -32,13 +28,8 @@ func TestBuyersOfOneHash(t *testing.T) {
 		}
 	}
 	decide(sluice.Accepted, false)
-	if err := fl.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := Open(t.Context(), fl.path, Options{Node: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, fl.Close())
+	again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 	t.Cleanup(func() { again.Close() })
 	fl.Ledger = again
 	decide(sluice.Accepted, true)

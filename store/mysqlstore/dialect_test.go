@@ -14,6 +14,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -134,15 +135,9 @@ func TestPlans(t *testing.T) {
 // of it.
 func plan(t *testing.T, db *sql.DB, table, query string, args ...any) (access, extra string) {
 	t.Helper()
-	rows, err := db.Query(query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(db.Query(query, args...))(t)
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := must.Get(rows.Columns())(t)
 	for rows.Next() {
 		row := map[string]*sql.NullString{}
 		values := make([]any, len(columns))
@@ -150,16 +145,12 @@ func plan(t *testing.T, db *sql.DB, table, query string, args ...any) (access, e
 			row[name] = new(sql.NullString)
 			values[i] = row[name]
 		}
-		if err := rows.Scan(values...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(values...))
 		if row["table"].String == table {
 			access, extra = row["type"].String+" "+row["key"].String, row["Extra"].String
 		}
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return access, extra
 }
 
@@ -205,12 +196,8 @@ func TestRetry(t *testing.T) {
 		execute(t, db, "CREATE TABLE things (id INT PRIMARY KEY)")
 		execute(t, db, "INSERT INTO things VALUES (1)")
 		holder, waiter := mustBegin(t, own), mustBegin(t, own)
-		if _, err := holder.Exec("SELECT * FROM things WHERE id = 1 FOR UPDATE"); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := waiter.Exec("SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(holder.Exec("SELECT * FROM things WHERE id = 1 FOR UPDATE"))(t)
+		must.Get(waiter.Exec("SET SESSION innodb_lock_wait_timeout = 1"))(t)
 		if _, err := waiter.Exec("SELECT * FROM things WHERE id = 1 FOR UPDATE"); mysqlstore.Retry(err) ||
 			!mysqlstore.Busy(err) {
 			t.Errorf("error %v, want one of a busy store, which is not waited for again", err)
@@ -239,9 +226,7 @@ func TestRefuses(t *testing.T) {
 	} {
 		err := &mysql.MySQLError{}
 		state := ""
-		if _, scan := fmt.Sscan(text, &err.Number, &state); scan != nil {
-			t.Fatal(scan)
-		}
+		must.Get(fmt.Sscan(text, &err.Number, &state))(t)
 		copy(err.SQLState[:], state)
 		if got := mysqlstore.Refuses(fmt.Errorf("insert: %w", err)); got != want {
 			t.Errorf("%s: %t, want %t", text, got, want)
@@ -254,10 +239,7 @@ func TestRefuses(t *testing.T) {
 
 func mustBegin(t *testing.T, s *mysqlstore.Store) *sql.Tx {
 	t.Helper()
-	tx, err := mysqlstore.RawDB(s).Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(mysqlstore.RawDB(s).Begin())(t)
 	t.Cleanup(func() { _ = tx.Rollback() })
 	return tx
 }
@@ -273,9 +255,7 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	server.Age(t, url)("phones", time.Hour)
 	holder := mustBegin(t, s)
 	statements := mysqlstore.Statements()
-	if _, err := holder.Exec(statements["LockOrder"], string(e.Claims[7].Order)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(holder.Exec(statements["LockOrder"], string(e.Claims[7].Order)))(t)
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	expiry := mustBegin(t, s)
 	found := column(t, expiry, statements["FindDue"], now, "[]", len(e.Claims))
@@ -289,11 +269,8 @@ func TestExpiryHoldsNothingThatItPassesOver(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	result, err := holder.ExecContext(ctx, statements["ChangeOrder"], "cancelled", "", "", now, false,
-		string(e.Claims[7].Order), "pending", now, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(holder.ExecContext(ctx, statements["ChangeOrder"], "cancelled", "", "", now, false,
+		string(e.Claims[7].Order), "pending", now, true))(t)
 	if n, err := result.RowsAffected(); err != nil || n != 1 {
 		t.Errorf("%d orders changed, %v", n, err)
 	}
@@ -306,9 +283,7 @@ func TestStoringWaitsForNoOrder(t *testing.T) {
 	storetest.Load(t, s)
 	e := storetest.Batch(1)
 	storetest.InsertBatch(t, s, e)
-	if _, err := mustBegin(t, s).Exec(mysqlstore.Statements()["LockOrder"], string(e.Claims[7].Order)); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(mustBegin(t, s).Exec(mysqlstore.Statements()["LockOrder"], string(e.Claims[7].Order)))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	got, err := s.Insert(ctx, "phones", []sluice.Entry{e, storetest.Batch(2)})
@@ -320,15 +295,9 @@ func TestStoringWaitsForNoOrder(t *testing.T) {
 // column returns the first column of what a statement selects.
 func column(t *testing.T, tx *sql.Tx, query string, args ...any) (all []string) {
 	t.Helper()
-	rows, err := tx.Query(query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(tx.Query(query, args...))(t)
 	defer rows.Close()
-	columns, err := rows.Columns()
-	if err != nil {
-		t.Fatal(err)
-	}
+	columns := must.Get(rows.Columns())(t)
 	for rows.Next() {
 		var first string
 		rest := make([]any, len(columns))
@@ -336,13 +305,9 @@ func column(t *testing.T, tx *sql.Tx, query string, args ...any) (all []string) 
 			rest[i] = new(any)
 		}
 		rest[0] = &first
-		if err := rows.Scan(rest...); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(rest...))
 		all = append(all, first)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return all
 }

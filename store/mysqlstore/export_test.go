@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -36,10 +37,7 @@ func RawDB(s *Store) *sql.DB { return s.db }
 // OpenRaw connects as a store does, and asks for nothing.
 func OpenRaw(t testing.TB, url string) *sql.DB {
 	t.Helper()
-	s, err := connect(url, Options{}, session)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(connect(url, Options{}, session))(t)
 	t.Cleanup(func() { s.Close() })
 	return s.db
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -58,22 +59,15 @@ func TestSession(t *testing.T) {
 	}
 	// MySQL and MariaDB call the isolation level differently. What it means: a
 	// transaction sees what others commit meanwhile.
-	if _, err := db.Exec("CREATE TABLE seen (n INT)"); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec("CREATE TABLE seen (n INT)"))(t)
+	tx := must.Get(db.Begin())(t)
 	defer tx.Rollback()
 	for n := range 2 {
 		var rows int
 		if err := tx.QueryRow("SELECT count(*) FROM seen").Scan(&rows); err != nil || rows != n {
 			t.Errorf("%d rows, %v, want %d", rows, err, n)
 		}
-		if _, err := db.Exec("INSERT INTO seen VALUES (1)"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.Exec("INSERT INTO seen VALUES (1)"))(t)
 	}
 }
 
@@ -95,7 +89,5 @@ func TestURLSettings(t *testing.T) {
 
 func execute(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	if _, err := db.ExecContext(t.Context(), query, args...); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.ExecContext(t.Context(), query, args...))(t)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 )
@@ -51,21 +52,14 @@ func rowsRead(t *testing.T, tx *sql.Tx, query string, args []any) (int, string) 
 
 func handled(t *testing.T, tx *sql.Tx) (all int) {
 	t.Helper()
-	rows, err := tx.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(tx.QueryContext(t.Context(), "SHOW SESSION STATUS LIKE 'Handler_read%'"))(t)
 	defer rows.Close()
 	for rows.Next() {
 		var name string
 		var n int
-		if err := rows.Scan(&name, &n); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, rows.Scan(&name, &n))
 		all += n
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, rows.Err())
 	return all
 }

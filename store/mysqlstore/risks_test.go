@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
 )
@@ -25,10 +26,7 @@ func TestRisks(t *testing.T) {
 	finds := func(want ...string) {
 		t.Helper()
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			risks, err := s.Risks(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			risks := must.Get(s.Risks(t.Context()))(t)
 			var have []string
 			for _, risk := range risks {
 				have = append(have, risk.Setting+" "+risk.Value)
@@ -45,10 +43,7 @@ func TestRisks(t *testing.T) {
 	do(s, "SET GLOBAL innodb_flush_log_at_trx_commit = 2, sync_binlog = 0")
 	finds("innodb_flush_log_at_trx_commit 2", "sync_binlog 0")
 	do(s, "SET GLOBAL innodb_flush_log_at_trx_commit = 1, sync_binlog = 1")
-	u, err := url.Parse(primary.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(primary.URL()))(t)
 	password, _ := u.User.Password()
 	do(other, fmt.Sprintf("CHANGE MASTER TO "+
 		"MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = '%s', MASTER_PASSWORD = '%s'",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -51,10 +52,7 @@ var server = &storetest.Server{
 	Accept: "DROP TRIGGER shop",
 	Deadlocks: func(t *testing.T, url string) (n int) {
 		var name string
-		if err := mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n); err !=
-			nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, mysqlstore.OpenRaw(t, url).QueryRow("SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'").Scan(&name, &n))
 		return n
 	},
 	HoldMigrations: holdMigrations, LockIsOfTheDatabase: true,
@@ -86,10 +84,7 @@ func holdMigrations(t *testing.T, url string) (release func()) {
 
 func openErrors(t *testing.T, base, secret string, away, wrong func(name, url, want string)) {
 	changed := func(change func(*url.URL)) string {
-		u, err := url.Parse(base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		u := must.Get(url.Parse(base))(t)
 		change(u)
 		return u.String()
 	}
@@ -118,10 +113,7 @@ func openErrors(t *testing.T, base, secret string, away, wrong func(name, url, w
 // deaf returns an address where connections are taken and nothing is said.
 func deaf(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { l.Close() })
 	return l.Addr().String()
 }

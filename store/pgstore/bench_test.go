@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -14,14 +15,9 @@ import (
 func BenchmarkInsert(b *testing.B) {
 	url := servertest.Postgres(b)
 	s := open(b, url)
-	pool, err := pgxpool.New(b.Context(), url)
-	if err != nil {
-		b.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(b.Context(), url))(b)
 	defer pool.Close()
-	if _, err := pool.Exec(b.Context(), "CREATE TABLE bare (LIKE orders INCLUDING ALL)"); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(pool.Exec(b.Context(), "CREATE TABLE bare (LIKE orders INCLUDING ALL)"))(b)
 	storetest.BenchmarkInsert(b, s, &storetest.Bare{
 		Arg: func(n int) string { return fmt.Sprintf("$%d", n) },
 		Execute: func(query string, args []any) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -15,24 +16,15 @@ func TestHome(t *testing.T) {
 	t.Parallel()
 	url := servertest.Postgres(t)
 	open := func(conns int32) (*pgxpool.Pool, *home) {
-		config, err := parse(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		config := must.Get(parse(url))(t)
 		config.MaxConns = conns
-		pool, err := pgxpool.NewWithConfig(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pool := must.Get(pgxpool.NewWithConfig(t.Context(), config))(t)
 		return pool, newHome(pool)
 	}
 	pool, h := open(2*changesOnly + 1)
 	h.left = time.Hour // this machine may be slow
 	take := func(h *home) *pgxpool.Conn {
-		conn, err := h.acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(h.acquire(t.Context()))(t)
 		return conn
 	}
 	pid := func(conn *pgxpool.Conn) uint32 { return conn.Conn().PgConn().PID() }
@@ -55,10 +47,7 @@ func TestHome(t *testing.T) {
 	}
 	all := []*pgxpool.Conn{take(h)}
 	for range 2 * changesOnly {
-		conn, err := pool.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(pool.Acquire(t.Context()))(t)
 		all = append(all, conn)
 	}
 	if h.release(all[0]); pool.Stat().AcquiredConns() != 2*changesOnly {
@@ -80,9 +69,7 @@ func TestHome(t *testing.T) {
 	} {
 		conn := take(h)
 		bad := pid(conn)
-		if err := spoil(conn); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, spoil(conn))
 		h.release(conn)
 		next := take(h)
 		if pid(next) == bad {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -15,20 +16,11 @@ import (
 // the database knows nothing of the tables, or while they are small, and kept.
 func TestPlansOfTheLedger(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), servertest.Postgres(t), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), servertest.Postgres(t), Options{}))(t)
 	defer s.Close()
-	l, err := s.Ledger("one")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(s.Ledger("one"))(t)
 	defer l.Close()
-	conn, err := l.pool.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(l.pool.Acquire(t.Context()))(t)
 	defer conn.Release()
 	orders := func(sale string, from, upto int) {
 		t.Helper()
@@ -63,24 +55,18 @@ func TestPlansOfTheLedger(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			var plans []struct{ Plan node }
-			if err := json.Unmarshal([]byte(text), &plans); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(text), &plans))
 			if rows := plans[0].Plan.rows(); rows > 20 {
 				t.Errorf("%s, %s looks at %d rows:\n%s", when, name, rows, text)
 			}
 		}
 	}
-	if _, err := conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), "SET plan_cache_mode = force_generic_plan"))(t)
 	orders("sale", 21, 300)
 	check("without statistics")
 	for _, statement := range []string{"TRUNCATE orders", "ANALYZE orders"} {
 		orders("sale", 1, 20)
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Exec(t.Context(), statement))(t)
 	}
 	check("with a small table") // the plans that are kept
 	orders("sale", 21, 3000)

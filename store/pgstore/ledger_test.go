@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -30,14 +31,8 @@ func TestLedgerConformance(t *testing.T) {
 // images and releases say: the ledger's records are its orders.
 func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
 	url := servertest.Postgres(t) + "&synchronous_commit=off" // thousands of calls, none of which a crash follows
-	store, err := pgstore.Open(t.Context(), url, pgstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(pgstore.Open(t.Context(), url, pgstore.Options{}))(t)
+	pool := must.Get(pgxpool.New(context.Background(), url))(t)
 	shared := &storeSide{store: store, pool: pool}
 	t.Cleanup(func() {
 		pool.Close()
@@ -47,15 +42,10 @@ func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
 		for _, table := range []string{ // to truncate them would take longer than the test
 			"sale_terms", "sales", "orders", "order_changes", "sale_events", "ledger_sales", "ledger_promises", "ledger_rates",
 		} {
-			if _, err := pool.Exec(context.Background(), "DELETE FROM "+table); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.Exec(context.Background(), "DELETE FROM "+table))(t)
 		}
 		return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
-			l, err := store.LedgerAt(node, clock.Now)
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := must.Get(store.LedgerAt(node, clock.Now))(t)
 			t.Cleanup(func() { _ = l.Close() })
 			return &ledgerOnStore{Ledger: l, storeSide: shared}
 		}
@@ -182,18 +172,9 @@ func sell(t *testing.T, terms func(*sluice.Sale)) (*pgstore.Store, *pgstore.Ledg
 func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
 ) (*pgstore.Store, *pgstore.Ledger, *pgxpool.Pool) {
 	t.Helper()
-	store, err := pgstore.Open(t.Context(), url, pgstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := store.Ledger("one")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pool, err := pgxpool.New(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	store := must.Get(pgstore.Open(t.Context(), url, pgstore.Options{}))(t)
+	l := must.Get(store.Ledger("one"))(t)
+	pool := must.Get(pgxpool.New(context.Background(), url))(t)
 	t.Cleanup(func() {
 		pool.Close()
 		_ = l.Close()
@@ -203,9 +184,7 @@ func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
 	sale.ID, sale.SKU, sale.Title, sale.Price = "sale", "sku", "title", sluice.Money{Amount: 1, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Hour)
 	terms(&sale)
-	if _, err := store.CreateSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.CreateSale(t.Context(), sale))(t)
 	load(t, store, l, "sale")
 	return store, l, pool
 }
@@ -236,10 +215,7 @@ func claimOf(buyer string, n int) sluice.Claim {
 
 func codes(t *testing.T, l *pgstore.Ledger, id sluice.SaleID, claims ...sluice.Claim) map[sluice.Code]int {
 	t.Helper()
-	decisions, err := l.Claim(t.Context(), id, claims)
-	if err != nil {
-		t.Fatal(err)
-	}
+	decisions := must.Get(l.Claim(t.Context(), id, claims))(t)
 	all := map[sluice.Code]int{}
 	for i := range decisions {
 		all[decisions[i].Code]++
@@ -254,10 +230,7 @@ func TestAnAcceptedClaimIsAnOrder(t *testing.T) {
 	store, timed, _ := sell(t, func(s *sluice.Sale) { s.Total = 1 })
 	clock := ledgertest.Clock{}
 	clock.Set(time.Now())
-	l, err := store.LedgerAt("one", clock.Now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(store.LedgerAt("one", clock.Now))(t)
 	defer l.Close()
 	c := claimOf("ann", 1)
 	if got := codes(t, l, "sale", c, claimOf("bob", 1)); got[sluice.Accepted] != 1 || got[sluice.SoldOut] != 1 {
@@ -267,9 +240,7 @@ func TestAnAcceptedClaimIsAnOrder(t *testing.T) {
 	if err != nil || order.Status != sluice.Pending || order.Seq != 1 || order.Epoch != 1 {
 		t.Fatalf("%+v, %v; want the pending order", order, err)
 	}
-	if _, err := store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}))(t)
 	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale"})
 	if r := readings[0]; err != nil || r.Taken != 0 || r.CooldownUntil.Before(r.Now) {
 		t.Errorf("%+v, %v; want nothing taken, and a cooldown", r, err)
@@ -325,13 +296,8 @@ func everyStatement(t *testing.T, url string) {
 		}
 	}
 	promised := claimOf("ann", 1)
-	if err := store.FenceSale(t.Context(), "sale", 1, "a test"); err != nil {
-		t.Fatal(err)
-	}
-	image, err := store.BeginLoad(t.Context(), "sale", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a test"))
+	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
 	image.Records = append(image.Records, sluice.Record{
 		Claim: promised, Sale: "sale", Epoch: 2, Seq: 1, Terms: 1, At: time.Now(), Live: true,
 	})
@@ -414,9 +380,7 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(t *testing.T, l *pgstore.Ledger){
 		"read": func(t *testing.T, l *pgstore.Ledger) {
-			if _, err := l.Read(t.Context(), []sluice.SaleID{"sale"}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(l.Read(t.Context(), []sluice.SaleID{"sale"}))(t)
 		},
 		"claim": func(t *testing.T, l *pgstore.Ledger) {
 			if got := codes(t, l, "sale", claimOf("eve", 1)); got[sluice.Unavailable] != 1 {
@@ -428,19 +392,12 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 			store, l, pool := sell(t, func(*sluice.Sale) {})
 			codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1))
 			for _, table := range []string{"orders", "ledger_sales"} {
-				if _, err := pool.Exec(t.Context(), "CREATE TABLE old_"+table+" AS TABLE "+table); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(pool.Exec(t.Context(), "CREATE TABLE old_"+table+" AS TABLE "+table))(t)
 			}
 			codes(t, l, "sale", claimOf("cid", 1))
-			if _, err := pool.Exec(t.Context(), `DELETE FROM orders WHERE order_id NOT IN (SELECT order_id FROM old_orders);
-				DELETE FROM ledger_sales; INSERT INTO ledger_sales TABLE old_ledger_sales; UPDATE sales SET taken = 2`); err != nil {
-				t.Fatal(err)
-			}
-			other, err := store.Ledger("two")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.Exec(t.Context(), `DELETE FROM orders WHERE order_id NOT IN (SELECT order_id FROM old_orders);
+				DELETE FROM ledger_sales; INSERT INTO ledger_sales TABLE old_ledger_sales; UPDATE sales SET taken = 2`))(t)
+			other := must.Get(store.Ledger("two"))(t)
 			defer other.Close()
 			if got := codes(t, other, "sale", claimOf("dan", 1), claimOf("dan", 2)); got[sluice.Accepted] != 2 {
 				t.Fatalf("%v, want a server that was told nothing to go on", got)
@@ -468,16 +425,12 @@ func TestNoPromiseBeforeTheStandbyHasIt(t *testing.T) {
 	store, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
 	do := func(statement string) {
 		t.Helper()
-		if _, err := pool.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), statement))(t)
 	}
 	waits := func() (some bool) {
 		t.Helper()
 		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-		if err := pool.QueryRow(t.Context(), question).Scan(&some); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, pool.QueryRow(t.Context(), question).Scan(&some))
 		time.Sleep(5 * time.Millisecond)
 		return some
 	}
@@ -568,15 +521,10 @@ func TestNoPromiseBeforeTheStandbyHasIt(t *testing.T) {
 func TestTheDefaultIsolation(t *testing.T) {
 	t.Parallel()
 	database := servertest.StartPostgres(t)
-	admin, err := pgx.Connect(t.Context(), database.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	admin := must.Get(pgx.Connect(t.Context(), database.URL()))(t)
 	defer admin.Close(context.Background())
 	const serializable = "ALTER ROLE CURRENT_USER SET default_transaction_isolation = 'serializable'"
-	if _, err := admin.Exec(t.Context(), serializable); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(admin.Exec(t.Context(), serializable))(t)
 	_, l, pool := sellAt(t, database.URL(), func(*sluice.Sale) {})
 	tx, err := admin.Begin(t.Context())
 	if err == nil {
@@ -600,13 +548,9 @@ func TestTheDefaultIsolation(t *testing.T) {
 		default:
 		}
 		const question = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
-		if err := pool.QueryRow(t.Context(), question).Scan(&waits); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, pool.QueryRow(t.Context(), question).Scan(&waits))
 	}
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Commit(t.Context()))
 	if err := <-failed; err != nil {
 		t.Errorf("%v, want the claim accepted", err)
 	}
@@ -617,10 +561,8 @@ func TestAnEpochThatWasSeenIsPassedOver(t *testing.T) {
 	t.Parallel()
 	store, l, pool := sell(t, func(*sluice.Sale) {})
 	codes(t, l, "sale", claimOf("ann", 1))
-	if _, err := pool.Exec(t.Context(), `DELETE FROM ledger_sales; DELETE FROM orders;
-		UPDATE sales SET epoch = 0, loaded_epoch = 0, taken = 0`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), `DELETE FROM ledger_sales; DELETE FROM orders;
+		UPDATE sales SET epoch = 0, loaded_epoch = 0, taken = 0`))(t)
 	image, err := store.BeginLoad(t.Context(), "sale", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -643,9 +585,7 @@ func TestAnotherLedgerHasTheSale(t *testing.T) {
 	store, l, _ := sell(t, func(*sluice.Sale) {})
 	c := claimOf("ann", 1)
 	codes(t, l, "sale", c)
-	if err := store.FenceSale(t.Context(), "sale", 1, "a person"); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a person"))
 	if got := codes(t, l, "sale", claimOf("bob", 1)); got[sluice.Unavailable] != 1 {
 		t.Errorf("fenced by the store: %v, want unavailable", got)
 	}
@@ -661,9 +601,7 @@ func TestAnotherLedgerHasTheSale(t *testing.T) {
 			t.Errorf("of another ledger: %v for %s, want unavailable", got, of.Buyer)
 		}
 	}
-	if _, err := store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(store.Change(t.Context(), sluice.Change{Order: c.Order, Action: sluice.Cancel}))(t)
 	if n, err := store.PendingReleases(t.Context(), "sale"); err != nil || n != 1 {
 		t.Errorf("%d releases, %v; want one, for that ledger", n, err)
 	}
@@ -716,9 +654,7 @@ func TestRowsAreChecked(t *testing.T) {
 		refused("UPDATE ledger_sales SET " + set)
 	}
 	for _, table := range []string{"sales", "ledger_sales"} {
-		if _, err := pool.Exec(t.Context(), "UPDATE "+table+" SET closes_at = opens_at + interval '1 d'"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(pool.Exec(t.Context(), "UPDATE "+table+" SET closes_at = opens_at + interval '1 d'"))(t)
 		refused("UPDATE " + table + " SET opens_at = closes_at")
 	}
 	again := "INSERT INTO %[1]s SELECT (jsonb_populate_record(r, '%[2]s')).* FROM %[1]s r"
@@ -731,9 +667,7 @@ func TestRowsAreChecked(t *testing.T) {
 func TestTheCapIsTheSecondGuard(t *testing.T) {
 	t.Parallel()
 	_, l, pool := sell(t, func(s *sluice.Sale) { s.Total = 2 })
-	if _, err := pool.Exec(t.Context(), `UPDATE ledger_sales SET total = 5`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), `UPDATE ledger_sales SET total = 5`))(t)
 	if got := codes(t, l, "sale", claimOf("ann", 1), claimOf("bob", 1), claimOf("cid", 1)); got[sluice.Unavailable] != 3 {
 		t.Errorf("%v, want unavailable", got)
 	}
@@ -754,20 +688,13 @@ func TestSalesThatHang(t *testing.T) {
 		sale := sluice.NewSale(10, sluice.Unlimited)
 		sale.ID, sale.SKU, sale.Title = sluice.SaleID(fmt.Sprint("hung-", i)), "sku", "title"
 		sale.Price, sale.OpensAt = sluice.Money{Amount: 1, Currency: "CNY"}, time.Now().Add(-time.Hour)
-		if _, err := store.CreateSale(t.Context(), sale); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(store.CreateSale(t.Context(), sale))(t)
 		load(t, store, l, sale.ID)
 		ids = append(ids, string(sale.ID))
 	}
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(pool.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "SELECT FROM sales WHERE id = ANY ($1) FOR UPDATE", ids); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "SELECT FROM sales WHERE id = ANY ($1) FOR UPDATE", ids))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var crowd sync.WaitGroup
 	var answered atomic.Int64
@@ -818,18 +745,11 @@ func TestSalesThatHang(t *testing.T) {
 func TestTheClockIsReadAfterTheLocks(t *testing.T) {
 	_, l, pool := sell(t, func(*sluice.Sale) {})
 	codes(t, l, "sale", claimOf("bob", 1)) // so that the next batch is one round trip
-	if _, err := pool.Exec(t.Context(),
-		"UPDATE ledger_sales SET closes_at = date_trunc('milliseconds', clock_timestamp()) + interval '3 s'"); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(),
+		"UPDATE ledger_sales SET closes_at = date_trunc('milliseconds', clock_timestamp()) + interval '3 s'"))(t)
+	tx := must.Get(pool.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "SELECT FROM ledger_sales FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "SELECT FROM ledger_sales FOR UPDATE"))(t)
 	got := make(chan sluice.Decision, 1)
 	go func() { // a claim that waits too long for the lock is made again
 		for t.Context().Err() == nil {
@@ -840,10 +760,8 @@ func TestTheClockIsReadAfterTheLocks(t *testing.T) {
 		}
 	}()
 	for closed := false; !closed; time.Sleep(time.Millisecond) {
-		if err := pool.QueryRow(t.Context(), "SELECT bool_and(closes_at < clock_timestamp()) FROM ledger_sales").
-			Scan(&closed); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, pool.QueryRow(t.Context(), "SELECT bool_and(closes_at < clock_timestamp()) FROM ledger_sales").
+			Scan(&closed))
 	}
 	_ = tx.Rollback(t.Context())
 	if d := <-got; d.Code != sluice.Closed {
@@ -855,9 +773,7 @@ func TestTheClockIsReadAfterTheLocks(t *testing.T) {
 // batch from being decided.
 func TestAClaimThatTheDatabaseRefuses(t *testing.T) {
 	_, l, pool := sell(t, func(*sluice.Sale) {})
-	if _, err := pool.Exec(t.Context(), `ALTER TABLE orders ADD CONSTRAINT mine CHECK (buyer_id <> 'eve')`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), `ALTER TABLE orders ADD CONSTRAINT mine CHECK (buyer_id <> 'eve')`))(t)
 	got := codes(t, l, "sale",
 		claimOf("ann", 1), claimOf("bob", 1), claimOf("eve", 1), claimOf("cid", 1), claimOf("dan", 1))
 	if got[sluice.Accepted] != 4 || got[sluice.Unavailable] != 1 {
@@ -876,10 +792,8 @@ func TestABatchOfNewBuyers(t *testing.T) {
 	store, l, pool := sell(t, func(*sluice.Sale) {})
 	rows := func(t *testing.T, id sluice.SaleID) (r row) {
 		t.Helper()
-		if err := pool.QueryRow(t.Context(), `SELECT taken, seq, (SELECT count(*) FROM orders WHERE sale_id = id)
-			FROM sales JOIN ledger_sales ON sale_id = id WHERE id = $1`, id).Scan(&r.taken, &r.seq, &r.orders); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, pool.QueryRow(t.Context(), `SELECT taken, seq, (SELECT count(*) FROM orders WHERE sale_id = id)
+			FROM sales JOIN ledger_sales ON sale_id = id WHERE id = $1`, id).Scan(&r.taken, &r.seq, &r.orders))
 		return r
 	}
 	two := func(c ...sluice.Claim) []sluice.Claim { return append(c, claimOf("cid", 1)) }
@@ -922,14 +836,10 @@ func TestABatchOfNewBuyers(t *testing.T) {
 			sale.ID, sale.SKU, sale.Title = sluice.SaleID(strings.ReplaceAll(name, " ", "-")), "sku", "title"
 			sale.Price = sluice.Money{Amount: 1, Currency: "CNY"}
 			sale.MaxPerBuyer, sale.OpensAt = 2, time.Now().Add(-time.Hour)
-			if _, err := store.CreateSale(t.Context(), sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(store.CreateSale(t.Context(), sale))(t)
 			load(t, store, l, sale.ID)
 			codes(t, l, sale.ID, claimOf("ann", 1))
-			if _, err := pool.Exec(t.Context(), test.change); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.Exec(t.Context(), test.change))(t)
 			claims, before := test.claims, rows(t, sale.ID)
 			if claims == nil {
 				claims = two()
@@ -972,9 +882,7 @@ func TestABatchOfNewBuyers(t *testing.T) {
 func TestBatchesOfNewBuyersAreTriedAfterOne(t *testing.T) {
 	t.Parallel()
 	_, l, pool := sell(t, func(*sluice.Sale) {})
-	if _, err := pool.Exec(t.Context(), "UPDATE ledger_sales SET cooldown = 9, cooldown_until = now()"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(pool.Exec(t.Context(), "UPDATE ledger_sales SET cooldown = 9, cooldown_until = now()"))(t)
 	fresh := func(c sluice.Claim, want bool) {
 		t.Helper()
 		if _, done, err := l.Fresh(t.Context(), "sale", []sluice.Claim{c}); err != nil || done != want {

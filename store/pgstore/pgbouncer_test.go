@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -29,13 +30,8 @@ func TestPgBouncer(t *testing.T) {
 		defer mu.Unlock()
 		databases++
 		name := fmt.Sprintf("test_%d", databases)
-		if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-			t.Fatal(err)
-		}
-		u, err := url.Parse(process.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(admin.ExecContext(t.Context(), "CREATE DATABASE "+name))(t)
+		u := must.Get(url.Parse(process.URL()))(t)
 		u.Path = name
 		names[via(u.String())] = u.String()
 		return via(u.String())
@@ -62,9 +58,7 @@ func TestPgBouncer(t *testing.T) {
 	for n := 1; n <= 20; n++ {
 		reader, err := pgstore.OpenReadOnly(t.Context(), url)
 		reader = storetest.Kept(t, reader, err)
-		if err := reader.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, reader.Ping(t.Context()))
 		if got := storetest.Batches(t, reader); got != n-1 {
 			t.Errorf("%d batches read, want %d", got, n-1)
 		}

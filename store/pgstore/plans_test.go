@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 )
@@ -22,9 +23,7 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s: %v", query, err)
 			}
 			var plans []struct{ Plan node }
-			if err := json.Unmarshal([]byte(text), &plans); err != nil {
-				t.Fatal(err)
-			}
+			must.Succeed(t, json.Unmarshal([]byte(text), &plans))
 			return plans[0].Plan.rows(), text
 		},
 	}).Run(t)

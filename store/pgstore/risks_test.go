@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -19,38 +20,24 @@ import (
 func TestRisks(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)
-	pool, err := pgxpool.New(t.Context(), server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	pool := must.Get(pgxpool.New(t.Context(), server.URL()))(t)
 	t.Cleanup(pool.Close)
 	do := func(statements ...string) {
 		t.Helper()
 		for _, statement := range statements {
-			if _, err := pool.Exec(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(pool.Exec(t.Context(), statement))(t)
 		}
 	}
 	do("CREATE USER plain PASSWORD 'plain'", "GRANT CREATE ON SCHEMA public TO plain")
-	u, err := url.Parse(server.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(server.URL()))(t)
 	u.User = url.UserPassword("plain", "plain")
-	s, err := pgstore.Open(t.Context(), u.String(), pgstore.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(pgstore.Open(t.Context(), u.String(), pgstore.Options{}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	finds := func(want ...string) {
 		t.Helper()
 		var have []string
 		for end := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			risks, err := s.Risks(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			risks := must.Get(s.Risks(t.Context()))(t)
 			have = nil
 			for _, risk := range risks {
 				have = append(have, risk.Setting+" "+risk.Value)
@@ -91,15 +78,10 @@ func standby(t *testing.T, server *pgxpool.Pool) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var position string
-	if err := server.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&position); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, server.QueryRow(ctx, "SELECT pg_current_wal_flush_lsn()::text").Scan(&position))
 	config := server.Config().ConnConfig.Config.Copy()
 	config.RuntimeParams["replication"] = "true"
-	conn, err := pgconn.ConnectConfig(ctx, config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgconn.ConnectConfig(ctx, config))(t)
 	left := make(chan struct{})
 	go func() {
 		defer close(left)

@@ -11,6 +11,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -53,10 +54,7 @@ var server = &storetest.Server{
 	HoldMigrations: holdMigrations,
 	OpenErrors: func(t *testing.T, base, secret string, away, wrong func(name, url, want string)) {
 		changed := func(change func(*url.URL)) string {
-			u, err := url.Parse(base)
-			if err != nil {
-				t.Fatal(err)
-			}
+			u := must.Get(url.Parse(base))(t)
 			change(u)
 			return u.String()
 		}
@@ -95,19 +93,11 @@ func raw(t testing.TB, url string) *sql.DB {
 func openAhead(t testing.TB, base string, by time.Duration) (sluice.Store, error) {
 	t.Helper()
 	db, schema := raw(t, base), ""
-	if err := db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema); err != nil {
-		t.Fatal(err)
-	}
-	_, err := db.ExecContext(t.Context(),
+	must.Succeed(t, db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))
+	must.Get(db.ExecContext(t.Context(),
 		fmt.Sprintf("CREATE OR REPLACE FUNCTION clock_timestamp() RETURNS timestamptz LANGUAGE sql "+
-			"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d milliseconds'$$", by.Milliseconds()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(base)
-	if err != nil {
-		t.Fatal(err)
-	}
+			"AS $$SELECT pg_catalog.clock_timestamp() + interval '%d milliseconds'$$", by.Milliseconds())))(t)
+	u := must.Get(url.Parse(base))(t)
 	query := u.Query()
 	query.Set("search_path", schema+",pg_catalog")
 	u.RawQuery = query.Encode()
@@ -120,9 +110,7 @@ func holdMigrations(t *testing.T, url string) (release func()) {
 	conn = storetest.Kept(t, conn, err)
 	run := func(query string) {
 		t.Helper()
-		if _, err := conn.ExecContext(t.Context(), query, pgstore.MigrationLock); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.ExecContext(t.Context(), query, pgstore.MigrationLock))(t)
 	}
 	run("SELECT pg_advisory_lock($1)")
 	return func() { run("SELECT pg_advisory_unlock($1)") }

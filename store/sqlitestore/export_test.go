@@ -1,12 +1,14 @@
 package sqlitestore
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
+)
 
 // Pragma reads a setting of the connection that writes.
 func (s *Store) Pragma(t *testing.T, name string) (value string) {
 	t.Helper()
-	if err := s.write.QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.write.QueryRowContext(t.Context(), "PRAGMA "+name).Scan(&value))
 	return value
 }

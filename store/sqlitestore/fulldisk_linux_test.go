@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -41,9 +42,7 @@ func TestFullDisk(t *testing.T) {
 			t.Errorf("ping: %v", err)
 		}
 	}
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Remove(filler))
 	beat := func() error { return errors.Join(s.Heartbeat(t.Context(), "a"), s.Ping(t.Context())) }
 	if err := beat(); !errors.Is(err, sluice.ErrStoreFull) {
 		t.Errorf("at once: %v; what is small may fit where orders do not", err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -27,9 +28,7 @@ var openers = map[string]func(context.Context, string) (*sqlitestore.Store, erro
 func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "text")
-	if err := os.WriteFile(text, []byte(strings.Repeat("no database at all\n", 100)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(text, []byte(strings.Repeat("no database at all\n", 100)), 0o600))
 	newer := filepath.Join(dir, "newer.db")
 	open(t, newer).Close()
 	execute(t, newer, "INSERT INTO sluice_schema (version_id, is_applied) VALUES (999, 1)")
@@ -87,9 +86,7 @@ func TestReadOnlyIsTheDatabasesWordToo(t *testing.T) {
 func TestPathsWithSpecialCharacters(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a b?mode=memory#%41&界.db")
 	s := open(t, path)
-	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), aSale()))(t)
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}
@@ -131,14 +128,9 @@ func aSale() sluice.Sale {
 
 func execute(t testing.TB, path, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", path))(t)
 	defer db.Close()
-	if _, err := db.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(db.Exec(statement))(t)
 }
 
 // A buyer's change of an order that is not there, or is another's, does not wait
@@ -146,22 +138,12 @@ func execute(t testing.TB, path, statement string) {
 func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
-	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
-		t.Fatal(err)
-	}
-	writer, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), aSale()))(t)
+	writer := must.Get(sql.Open("sqlite", path))(t)
 	defer writer.Close()
-	conn, err := writer.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(writer.Conn(t.Context()))(t)
 	defer conn.Close()
-	if _, err := conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.ExecContext(t.Context(), "BEGIN IMMEDIATE"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	order := sluice.SaleID("phones").Order(strings.Repeat("f", 32))
@@ -176,9 +158,7 @@ func TestAStrangersChangeNeedsNoWriter(t *testing.T) {
 func TestFirstLoadKeepsLoweredTotal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	s := open(t, path)
-	if _, err := s.CreateSale(t.Context(), aSale()); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.CreateSale(t.Context(), aSale()))(t)
 	execute(t, path, "UPDATE sales SET total = 6")
 	if image, err := s.BeginLoad(t.Context(), "phones", 0); err != nil || image.Terms.Total != 6 {
 		t.Errorf("loaded with a total of %d, %v; want 6", image.Terms.Total, err)
@@ -195,17 +175,12 @@ func TestOpenAgainKeepsLocks(t *testing.T) {
 		if err != nil {
 			t.Skip("this system does not list locks")
 		}
-		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(path))(t)
 		inode := fmt.Sprintf(":%d ", reflect.ValueOf(info.Sys()).Elem().FieldByName("Ino").Uint())
 		return strings.Count(string(all), inode)
 	}
 	s := open(t, path)
-	if err := s.Ping(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Ping(t.Context()))
 	before := locks()
 	if before == 0 {
 		t.Skip("this system does not list the locks of this file system")

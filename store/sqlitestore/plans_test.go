@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/storetest"
 )
 
@@ -31,9 +32,7 @@ func TestPlans(t *testing.T) {
 			for rows.Next() {
 				var id, parent, unused int
 				var step string
-				if err := rows.Scan(&id, &parent, &unused, &step); err != nil {
-					t.Fatal(err)
-				}
+				must.Succeed(t, rows.Scan(&id, &parent, &unused, &step))
 				plan = append(plan, step)
 				if bigScan.MatchString(step) && !strings.Contains(step, "_open") && !strings.Contains(query, "LIMIT") {
 					many = 1e6

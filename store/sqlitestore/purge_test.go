@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // purgePath names the store in which the child of TestPurgeKilled deletes orders.
@@ -21,17 +22,12 @@ func TestPurgeChild(t *testing.T) {
 		t.Skip("only for the child of another test")
 	}
 	s := openStore(t, path)
-	if _, err := s.PurgeOlder(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.PurgeOlder(t.Context(), time.Hour))(t)
 }
 
 func openStore(t *testing.T, path string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), path, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), path, Options{}))(t)
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
@@ -50,15 +46,9 @@ func TestPurgeKilled(t *testing.T) {
 		sale := sluice.NewSale(many, sluice.Unlimited)
 		sale.ID, sale.SKU, sale.Title, sale.Price = id, "sku", "title", sluice.Money{Amount: 100, Currency: "CNY"}
 		sale.OpensAt, sale.ClosesAt = long, long.Add(time.Hour)
-		if _, err := s.CreateSale(t.Context(), sale); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.BeginLoad(t.Context(), id, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.ConfirmLoad(t.Context(), id, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.CreateSale(t.Context(), sale))(t)
+		must.Get(s.BeginLoad(t.Context(), id, 0))(t)
+		must.Succeed(t, s.ConfirmLoad(t.Context(), id, 1))
 	}
 	sell := func(id sluice.SaleID, n int) {
 		e := sluice.Entry{ID: "1-1", Sale: id, Epoch: 1, Node: "one", Terms: 1, At: long, FirstSeq: 1}
@@ -68,15 +58,11 @@ func TestPurgeKilled(t *testing.T) {
 				Order: id.Order(fmt.Sprintf("%032x", i)),
 			})
 		}
-		if _, err := s.Insert(t.Context(), id, []sluice.Entry{e}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.Insert(t.Context(), id, []sluice.Entry{e}))(t)
 	}
 	do := func(statement string) {
 		t.Helper()
-		if _, err := s.write.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.write.ExecContext(t.Context(), statement))(t)
 	}
 	sell("phones", many)
 	do("UPDATE orders SET status = 'paid', stored_at = stored_at - 7200000")
@@ -100,16 +86,13 @@ func TestPurgeKilled(t *testing.T) {
 		}
 	}
 	count := func() (left, sums int64, ended bool) {
-		err := s.Snapshot(t.Context(), "phones", func(n sluice.Snapshot) error {
+		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(n sluice.Snapshot) error {
 			left, sums = 0, 0
 			if r := n.Sale().Remains; r != nil {
 				sums, ended = r.Live(), !r.At.IsZero()
 			}
 			return n.Orders(func(sluice.Order) bool { left++; return true })
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		if left+sums != many {
 			t.Errorf("%d orders are left, and %d in the sums: want %d in all", left, sums, many)
 		}
@@ -121,9 +104,7 @@ func TestPurgeKilled(t *testing.T) {
 		var said bytes.Buffer
 		child := exec.Command(os.Args[0], "-test.run=^TestPurgeChild$")
 		child.Env, child.Stdout = append(os.Environ(), purgePath+"="+path), &said
-		if err := child.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, child.Start())
 		deadline := time.Now().Add(time.Minute)
 		for _, sums, ended := count(); sums == before && !ended; _, sums, ended = count() {
 			if time.Now().After(deadline) {
@@ -141,9 +122,7 @@ func TestPurgeKilled(t *testing.T) {
 	if inTheMiddle == 0 {
 		t.Error("no child was killed in the middle")
 	}
-	if _, err := s.PurgeOlder(t.Context(), time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.PurgeOlder(t.Context(), time.Hour))(t)
 	if left, sums, ended := count(); left != 0 || sums != many || !ended {
 		t.Errorf("%d orders are left, %d in the sums, ended %v", left, sums, ended)
 	}

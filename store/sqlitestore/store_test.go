@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -22,18 +23,11 @@ func TestSoak(t *testing.T) { storetest.Databases(databases).Soak(t) }
 // databases are copies of one file that has been migrated.
 func databases(t *testing.T) func(t *testing.T) storetest.Database {
 	migrated := filepath.Join(t.TempDir(), "store.db")
-	if err := open(t, migrated).Close(); err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile(migrated)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, open(t, migrated).Close())
+	content := must.Get(os.ReadFile(migrated))(t)
 	return func(t *testing.T) storetest.Database {
 		path := filepath.Join(t.TempDir(), "store.db")
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(path, content, 0o600))
 		return storetest.Database{
 			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
 			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },

@@ -24,6 +24,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -59,10 +60,7 @@ func beside(t *testing.T, shop string) *site {
 		t.Fatal(err)
 	}
 	s := &site{url: "http://" + listener.Addr().String(), shop: shop}
-	s.engine, err = engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), CORSOrigins: []string{shop}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.engine = must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), CORSOrigins: []string{shop}}))(t)
 	server := s.engine.NewServer()
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -89,17 +87,11 @@ func TestExampleShops(t *testing.T) {
 			if text := read(t, source); strings.Count(text, "\n") >= 100 {
 				t.Errorf("%s has %d lines", source, strings.Count(text, "\n"))
 			}
-			port, err := servertest.FreePort()
-			if err != nil {
-				t.Fatal(err)
-			}
+			port := must.Get(servertest.FreePort())(t)
 			addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 			s := beside(t, "http://"+addr)
 			sale := s.sale(t, units(5), named("A mug"))
-			hook, err := s.merchant.CreateWebhook(t.Context(), api.CreateWebhook{URL: s.shop + "/hooks/sluice"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			hook := must.Get(s.merchant.CreateWebhook(t.Context(), api.CreateWebhook{URL: s.shop + "/hooks/sluice"}))(t)
 			env := []string{
 				"SLUICE_URL=" + s.url, "SLUICE_ADMIN_KEY=" + s.engine.AdminKey(), "SALE=" + string(sale),
 				"SLUICE_BUYER_SECRET=" + s.engine.BuyerSecret(), "SLUICE_WEBHOOK_SECRET=" + hook.Secret,
@@ -129,28 +121,20 @@ func prepare(t *testing.T, language, source string) []string {
 		return []string{"-cp", dir, "Shop"}
 	}
 	shop, packages := filepath.Join(dir, "shop.mjs"), filepath.Join(dir, "node_modules", "@sluice")
-	if err := errors.Join(os.WriteFile(shop, []byte(read(t, source)), 0o600), os.MkdirAll(packages, 0o700),
-		os.Symlink(absolute(t, "../../clients/typescript"), filepath.Join(packages, "client"))); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(os.WriteFile(shop, []byte(read(t, source)), 0o600), os.MkdirAll(packages, 0o700),
+		os.Symlink(absolute(t, "../../clients/typescript"), filepath.Join(packages, "client"))))
 	return []string{shop}
 }
 
 func absolute(t *testing.T, path string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.FromSlash(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path = must.Get(filepath.Abs(filepath.FromSlash(path)))(t)
 	return path
 }
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return string(text)
 }
 
@@ -211,15 +195,9 @@ func (s *site) ask(t *testing.T, method, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	answer := must.Get(http.DefaultClient.Do(request))(t)
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(t)
 	if answer.StatusCode != http.StatusOK {
 		return strconv.Itoa(answer.StatusCode)
 	}
@@ -263,9 +241,7 @@ func TestButtonOfAnotherOrigin(t *testing.T) {
 		t.Error("a link that runs a script is shown")
 	}
 	b.do(chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector("sluice-button").token = %q`, s.token("li"))))
-	if _, err := s.merchant.OpenSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.OpenSale(t.Context(), sale))(t)
 	b.mayPress()
 	b.keep("button-chinese")
 	b.do(chromedp.Evaluate[chromedp.Void](`document.documentElement.lang = "de"`)) // a language that there is not

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 func showing(what sluice.Availability) func(*api.CreateSale) {
@@ -27,9 +28,7 @@ func TestSomeUnits(t *testing.T) {
 	order := s.claim(t, sale, "quick")
 	b.says("status", "Sold out")
 	s.orders(t, sale, 1)
-	if _, err := s.merchant.AdminCancelOrder(t.Context(), order); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.AdminCancelOrder(t.Context(), order))(t)
 	b.says("status", "Units have come back")
 	b.click("#buy")
 	b.says("order-title", "It is yours")
@@ -65,8 +64,6 @@ func TestNothingIsShown(t *testing.T) {
 	}
 	show(api.Listed)
 	b.wait(canBuy)
-	if _, err := s.merchant.AdminCancelOrder(t.Context(), order); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.AdminCancelOrder(t.Context(), order))(t)
 	b.wait(canBuy)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/demo"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -173,9 +174,7 @@ func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 	for _, change := range options {
 		change(&sale)
 	}
-	if _, err := s.merchant.CreateSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.CreateSale(t.Context(), sale))(t)
 	return id
 }
 
@@ -201,14 +200,8 @@ func (s *site) token(buyer string) string {
 // claim buys a unit for a buyer without any browser.
 func (s *site) claim(t *testing.T, sale sluice.SaleID, buyer string) sluice.OrderID {
 	t.Helper()
-	c, err := client.New(s.url, client.Options{Token: s.token(buyer)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	placed, err := c.Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(s.url, client.Options{Token: s.token(buyer)}))(t)
+	placed := must.Get(c.Place(t.Context(), sale, client.NewKey(), api.PlaceOrder{Quantity: 1}))(t)
 	return placed.OrderID
 }
 
@@ -216,10 +209,7 @@ func (s *site) claim(t *testing.T, sale sluice.SaleID, buyer string) sluice.Orde
 func (s *site) orders(t *testing.T, sale sluice.SaleID, want int) []api.Order {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		page, err := s.merchant.AdminOrders(t.Context(), sluice.OrderFilter{Sale: sale})
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(s.merchant.AdminOrders(t.Context(), sluice.OrderFilter{Sale: sale}))(t)
 		if len(page.Orders) >= want {
 			if len(page.Orders) > want {
 				t.Fatalf("%d orders, want %d: %+v", len(page.Orders), want, page.Orders)

@@ -3,6 +3,8 @@ package browser
 import (
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The button does not move at the moment when it opens: there is a finger over
@@ -19,9 +21,7 @@ func TestTheButtonStaysWhereItIs(t *testing.T) {
 			b.wait(`document.getElementById("countdown").checkVisibility() && document.getElementById("buy").checkVisibility()`)
 			const top = `document.getElementById("buy").getBoundingClientRect().top + scrollY`
 			before := b.number(top)
-			if _, err := s.merchant.OpenSale(t.Context(), sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.merchant.OpenSale(t.Context(), sale))(t)
 			b.wait(canBuy)
 			if after := b.number(top); after != before {
 				t.Errorf("%s: the button moved from %.0f to %.0f when the sale opened", name, before, after)

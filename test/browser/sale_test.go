@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // What a buyer hears.
@@ -319,26 +320,18 @@ func TestFollowsTheShop(t *testing.T) {
 	sale := s.sale(t, units(5))
 	b.openSale(sale, "watcher")
 	b.wait(canBuy)
-	if _, err := s.merchant.PauseSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.PauseSale(t.Context(), sale))(t)
 	b.says("badge", "Paused")
 	b.says("status", "has paused")
 	if b.is(canBuy) {
 		t.Error("the button of a paused sale can be pressed")
 	}
 	price := sluice.Money{Amount: 12300, Currency: "CNY"}
-	if _, err := s.merchant.PatchSale(t.Context(), sale, api.PatchSale{Price: api.Some(price)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.merchant.ResumeSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.PatchSale(t.Context(), sale, api.PatchSale{Price: api.Some(price)}))(t)
+	must.Get(s.merchant.ResumeSale(t.Context(), sale))(t)
 	b.wait(canBuy)
 	b.says("price", "¥123.00")
-	if _, err := s.merchant.CloseSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.CloseSale(t.Context(), sale))(t)
 	b.says("badge", "Over")
 	b.says("status", "is over")
 }
@@ -428,9 +421,7 @@ func TestKeyboardOnly(t *testing.T) {
 	}
 	b.press("\r") // too early: it says so
 	b.wait(`document.getElementById("said").textContent === "Not open yet."`)
-	if _, err := s.merchant.OpenSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.OpenSale(t.Context(), sale))(t)
 	b.wait(canBuy)
 	if !b.is(`document.activeElement.id === "buy"`) {
 		t.Error("the button lost the focus when it opened")
@@ -484,9 +475,7 @@ func TestBuyerAndOrderPage(t *testing.T) {
 	b.wait(`location.pathname === "/o/` + string(order) + `"`)
 	b.says("order-title", yours)
 	b.says("order-left", "left to pay")
-	if _, err := s.merchant.PayOrder(t.Context(), order, "pay-1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.PayOrder(t.Context(), order, "pay-1"))(t)
 	b.says("order-title", "Paid")
 	b.click("#to-sale")
 	b.says("order-title", "Paid")
@@ -606,11 +595,8 @@ func TestThroughTheShop(t *testing.T) {
 		"https://evil.example/", s.url + ".evil.example/", "//evil.example/",
 		"javascript:alert(1)",
 	} {
-		r, err := http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded",
-			strings.NewReader("name=dora"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.Post(s.shop+"/login?return="+url.QueryEscape(elsewhere), "application/x-www-form-urlencoded",
+			strings.NewReader("name=dora")))(t)
 		r.Body.Close()
 		if got := r.Request.URL.String(); !strings.HasPrefix(got, s.url+"/#token=") {
 			t.Errorf("return to %s: the token went to %s", elsewhere, got)
@@ -748,12 +734,10 @@ func TestPageIsCached(t *testing.T) {
 	b.openSale(sale, "")
 	b.says("login", "Sign in")
 	var entries []entry
-	if err := json.Unmarshal(
+	must.Succeed(t, json.Unmarshal(
 		[]byte(b.text(
 			`JSON.stringify([...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")]
-		.map((e) => ({ name: e.name, transferSize: e.transferSize })))`)), &entries); err != nil {
-		t.Fatal(err)
-	}
+		.map((e) => ({ name: e.name, transferSize: e.transferSize })))`)), &entries))
 	cached := 0
 	for _, e := range entries {
 		if strings.Contains(e.Name, "/v1/") {

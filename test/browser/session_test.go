@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // In a shop that embeds Sluice under a path of its own and knows its visitors by a
@@ -18,7 +19,7 @@ import (
 // there cannot buy.
 func TestSessionOfTheShop(t *testing.T) {
 	s := start(t)
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), BasePath: "/flash",
 		Identify: func(r *http.Request) (sluice.BuyerID, error) {
 			session, err := r.Cookie("session")
@@ -27,10 +28,7 @@ func TestSessionOfTheShop(t *testing.T) {
 			}
 			return sluice.BuyerID(session.Value), err
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	defer func() { _ = e.Close(context.Background()) }()
 	shop := http.NewServeMux()
 	shop.Handle("/flash/", e.PublicHandler())
@@ -44,9 +42,7 @@ func TestSessionOfTheShop(t *testing.T) {
 	sale := sluice.NewSale(1, 1)
 	sale.ID, sale.SKU, sale.Title, sale.Price = "lamp", "LAMP-1", "A lamp", sluice.Money{Amount: 19900, Currency: "CNY"}
 	sale.OpensAt = time.Now().Add(-time.Minute)
-	if _, err := e.Control().Create(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(e.Control().Create(t.Context(), sale))(t)
 
 	b := visit(t, &site{url: server.URL, shop: s.shop}, "ann").tab()
 	b.open("/flash/", "")

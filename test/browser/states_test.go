@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // stubs lets a test say what the server answers where that is hard to bring
@@ -187,9 +188,7 @@ func allStates() []state {
 			b.openSale(sale, "alice")
 			b.wait(soldOut)
 			s.orders(t, sale, 1)
-			if _, err := s.merchant.AdminCancelOrder(t.Context(), order); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(s.merchant.AdminCancelOrder(t.Context(), order))(t)
 			b.says("status", "A unit has come back")
 		}},
 		{name: "other-tab", arrange: func(t *testing.T, s *site, b *tab) {

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // visitor is a person with a browser of their own: no cookies and no storage
@@ -61,9 +62,7 @@ func (v *visitor) tab(before ...string) *tab {
 	}
 	v.tabs++
 	b := &tab{t: v.t, site: v.site, ctx: ctx}
-	if err := chromedp.Listen(ctx, b.listen); err != nil {
-		v.t.Fatal(err)
-	}
+	must.Succeed(v.t, chromedp.Listen(ctx, b.listen))
 	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
 		if _, err := chromedp.Call(ctx, network.Enable, network.EnableParams{}); err != nil {
 			return err
@@ -158,9 +157,7 @@ func (b *tab) asked(suffix string) (n int) {
 // do runs actions within the patience.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	if err := chromedp.Do(b.ctx, actions...); err != nil {
-		b.t.Fatal(err)
-	}
+	must.Succeed(b.t, chromedp.Do(b.ctx, actions...))
 }
 
 // open opens a path; with a buyer, as the shop's login sends them there.
@@ -245,11 +242,8 @@ func (b *tab) text(expression string) string {
 
 func (b *tab) number(expression string) float64 {
 	b.t.Helper()
-	n, err := chromedp.Run(b.ctx, chromedp.Evaluate[float64]("(async () => Number("+expression+"))()",
-		chromedp.EvalAwaitPromise))
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	n := must.Get(chromedp.Run(b.ctx, chromedp.Evaluate[float64]("(async () => Number("+expression+"))()",
+		chromedp.EvalAwaitPromise)))(b.t)
 	return n
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // asksTicket makes a sale ask for a ticket and a proof of work before it.
@@ -25,9 +26,7 @@ func TestATicketIsFetchedBeforeTheOpening(t *testing.T) {
 	const here = `Object.keys(localStorage).some((k) => k.startsWith("sluice_ticket:"))`
 	b.wait(here)
 	b.says("said", "Your ticket is here")
-	if _, err := s.merchant.OpenSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant.OpenSale(t.Context(), sale))(t)
 	b.wait(canBuy)
 	b.click("#buy")
 	b.says("order-title", yours)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A buyer who wants more units than there are sees so, and is woken when there
@@ -21,9 +22,7 @@ func TestEnoughUnitsWakeWhoWantsMore(t *testing.T) {
 	s.orders(t, sale, 2)
 	cancel := func(order sluice.OrderID) {
 		t.Helper()
-		if _, err := s.merchant.AdminCancelOrder(t.Context(), order); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.merchant.AdminCancelOrder(t.Context(), order))(t)
 	}
 	b := visit(t, s, "greedy").tab()
 	b.openSale(sale, "greedy")
@@ -115,10 +114,7 @@ func TestOneKeyWithoutLocks(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	plain := *s
-	address, err := url.Parse(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	address := must.Get(url.Parse(s.url))(t)
 	plain.url = "http://" + plainHost + ":" + address.Port()
 	v := visit(t, &plain, "twice")
 	// The attempt is hidden from every tab but its own until hide is false, and

@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -27,22 +28,14 @@ func TestThroughWooCommerce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Mkdir(filepath.Join(folder, "orders"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Mkdir(filepath.Join(folder, "orders"), 0o700))
 	shop, log := servertest.StartPHP(t, filepath.Join("..", "e2e", "testdata", "wordpress.php"),
 		"SHOP="+folder, "SALE=poster", "PLUGIN="+plugin)
-	pages, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &site{url: "http://" + pages.Addr().String(), shop: "http://" + shop}
-	s.engine, err = engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Pages: engine.Pages{
+	s.engine = must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), Pages: engine.Pages{
 		LoginURL: s.shop + "/?sluice_login={return}", PayURL: s.shop + "/?sluice_pay={order}",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	server := s.engine.NewServer()
 	go func() { _ = server.Serve(pages) }()
 	t.Cleanup(func() {
@@ -59,9 +52,7 @@ func TestThroughWooCommerce(t *testing.T) {
 	} {
 		config += fmt.Sprintf("define('SLUICE_%s', '%s');\n", name, value)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "wp-config.php"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(filepath.Join(folder, "wp-config.php"), []byte(config), 0o600))
 	s.sale(t, units(5), func(sale *api.CreateSale) { sale.ID = api.Some(sluice.SaleID("poster")) })
 
 	b := visit(t, s, "guest").tab()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -25,16 +26,10 @@ const patience = 5 * time.Minute
 // serve starts a server, and returns how a program finds it.
 func serve(t *testing.T) (env []string) {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{
+	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: t.TempDir(), TrustedProxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	server := &http.Server{Handler: e.Handler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -86,10 +81,7 @@ func TestTypes(t *testing.T) {
 // snippet is the code of a language in docs/clients.md.
 func snippet(t *testing.T, language string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "clients.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "docs", "clients.md")))(t)
 	_, code, ok := strings.Cut(string(text), "```"+language+"\n")
 	if !ok {
 		t.Fatalf("docs/clients.md has no %s", language)
@@ -104,18 +96,11 @@ func TestGuide(t *testing.T) {
 	node, tsc := servertest.Program(t, "node", "node"), servertest.Program(t, "tsc", "tsc")
 	dir := t.TempDir()
 	for language, file := range map[string]string{"ts": "guide.ts", "js": "guide.mjs"} {
-		if err := os.WriteFile(filepath.Join(dir, file), []byte(snippet(t, language)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(dir, file), []byte(snippet(t, language)), 0o600))
 	}
-	ours, err := filepath.Abs(folder("typescript"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(os.MkdirAll(filepath.Join(dir, "node_modules", "@sluice"), 0o700),
-		os.Symlink(ours, filepath.Join(dir, "node_modules", "@sluice", "client"))); err != nil {
-		t.Fatal(err)
-	}
+	ours := must.Get(filepath.Abs(folder("typescript")))(t)
+	must.Succeed(t, errors.Join(os.MkdirAll(filepath.Join(dir, "node_modules", "@sluice"), 0o700),
+		os.Symlink(ours, filepath.Join(dir, "node_modules", "@sluice", "client"))))
 	run(t, dir, os.Environ(), tsc, slices.Concat(strict, []string{"guide.ts"})...)
 	run(t, dir, append(os.Environ(), "SLUICE_URL=http://127.0.0.1:1", "SLUICE_ADMIN_KEY=k", "SLUICE_BUYER_SECRET=s",
 		"SLUICE_WEBHOOK_SECRET=whsec_c2VjcmV0"), node, "--input-type=module", "-e", `
@@ -133,9 +118,7 @@ func TestJava(t *testing.T) {
 		"-d", classes, "Sluice.java", "test/ClientTest.java")
 	run(t, folder("java"), serve(t), java, "-cp", classes, "ClientTest")
 	guide := filepath.Join(t.TempDir(), "Backend.java")
-	if err := os.WriteFile(guide, []byte(snippet(t, "java")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(guide, []byte(snippet(t, "java")), 0o600))
 	run(t, classes, os.Environ(), javac, "-cp", classes, "-d", classes, guide)
 	run(t, classes, append(os.Environ(), "SLUICE_URL=http://127.0.0.1:1", "SLUICE_BUYER_SECRET=s"),
 		java, "-cp", classes, "Backend")

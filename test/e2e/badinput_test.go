@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // call is one request as some client sends it, and the answer it must get.
@@ -37,10 +38,7 @@ func TestBadInput(t *testing.T) {
 			s := startServer(t, on(t))
 			sale := createSale(t, s, 100, 10)
 			token := mint(t, "alice", time.Hour)
-			before, err := s.merchant().AdminSales(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			before := must.Get(s.merchant().AdminSales(t.Context()))(t)
 			for _, c := range append(badOrders(t, token), badSales()...) {
 				if c.path == "" {
 					c.path = "/v1/sales/" + string(sale) + "/orders"
@@ -55,10 +53,7 @@ func TestBadInput(t *testing.T) {
 					t.Errorf("%s: %d %s, want %d %s", c.name, status, code, c.status, c.code)
 				}
 			}
-			after, err := s.merchant().AdminSales(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := must.Get(s.merchant().AdminSales(t.Context()))(t)
 			for i := range after {
 				after[i].ServerTime = before[i].ServerTime
 			}
@@ -181,10 +176,7 @@ func badSales() []call {
 // send posts the call and returns the answer's status and code.
 func send(t testing.TB, url string, c call) (int, string) {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+c.path, strings.NewReader(c.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, url+c.path, strings.NewReader(c.body)))(t)
 	if c.bearer != "-" {
 		request.Header.Set("Authorization", "Bearer "+c.bearer)
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -56,9 +57,7 @@ func TestBesideAShop(t *testing.T) {
 	const start = "systemctl daemon-reload && systemctl enable --now sluice\n"
 	repository := absolute(t, "../..")
 	for _, folder := range []string{"bin", "etc/systemd/system"} {
-		if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(dir, folder), 0o700))
 	}
 	sh(t, repository, here.Replace(replaceAll(t, install, start, "", "install -m 755 sluice", "install -m 755 "+binary,
 		`"key": "$(openssl rand -hex 32)"`, `"key": "`+merchantKey+`"`,
@@ -169,10 +168,7 @@ type wooOrder struct {
 
 // visitor returns a browser; with a number, one that is logged in as this user.
 func (w *woocommerce) visitor(user string) *http.Client {
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	jar := must.Get(cookiejar.New(nil))(w.t)
 	if user != "" {
 		shop, _ := url.Parse(w.shop)
 		jar.SetCookies(shop, []*http.Cookie{{Name: "wp_user", Value: user}})
@@ -197,10 +193,7 @@ func (w *woocommerce) ask(browser *http.Client, target string, form url.Values) 
 		w.t.Fatal(err)
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(answer.Body))(w.t)
 	return answer.StatusCode, answer.Header.Get("Location"), string(text)
 }
 
@@ -219,17 +212,11 @@ func (w *woocommerce) login(browser *http.Client) string {
 // buy claims units and returns the order's id.
 func (w *woocommerce) buy(browser *http.Client, quantity int) sluice.OrderID {
 	w.t.Helper()
-	request, err := http.NewRequest(http.MethodPost, w.pages+"/v1/sales/poster/orders",
-		strings.NewReader(`{"quantity": `+strconv.Itoa(quantity)+`}`))
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequest(http.MethodPost, w.pages+"/v1/sales/poster/orders",
+		strings.NewReader(`{"quantity": `+strconv.Itoa(quantity)+`}`)))(w.t)
 	request.Header.Set("Authorization", "Bearer "+w.login(browser))
 	request.Header.Set("Idempotency-Key", "attempt-1")
-	answer, err := browser.Do(request)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	answer := must.Get(browser.Do(request))(w.t)
 	defer answer.Body.Close()
 	var placed struct {
 		ID sluice.OrderID `json:"order_id"`
@@ -311,9 +298,7 @@ func (w *woocommerce) testGuest(hooks string) {
 			tabs <- err
 		}()
 	}
-	if err := errors.Join(<-tabs, <-tabs); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Succeed(w.t, errors.Join(<-tabs, <-tabs))
 	target := w.paymentPage(guest, id)
 	o := w.order(id, "pending")
 	if o.Total != "38.00" || o.Currency != "EUR" || len(o.Items) != 1 || o.Items[0].Quantity != 2 {
@@ -386,9 +371,7 @@ func (w *woocommerce) file(name string) (undo func()) {
 	write(w.t, path, "")
 	return func() {
 		w.t.Helper()
-		if err := os.Remove(path); err != nil {
-			w.t.Fatal(err)
-		}
+		must.Succeed(w.t, os.Remove(path))
 	}
 }
 
@@ -400,9 +383,7 @@ func (w *woocommerce) testLate() {
 	target := w.paymentPage(late, id)
 	w.is(id, sluice.Pending)
 	browser := buyer(w.t, w.pages, "user-43", client.Options{HTTPClient: w.client.buyer(w.t, "127.0.0.1")})
-	if _, err := browser.CancelOrder(w.t.Context(), id); err != nil {
-		w.t.Fatal(err)
-	}
+	must.Get(browser.CancelOrder(w.t.Context(), id))(w.t)
 	o := w.order(id, "cancelled")
 	live := w.file("dies-before-on-hold")
 	w.ask(late, target, url.Values{"transaction": {"tx-late"}})
@@ -565,19 +546,13 @@ func (w *woocommerce) testStrangers(hooks, secret string) {
 			w.t.Fatal(err)
 		}
 		at := strconv.FormatInt(time.Now().Add(-sent.age).Unix(), 10)
-		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(sent.key, "whsec_"))
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		key := must.Get(base64.StdEncoding.DecodeString(strings.TrimPrefix(sent.key, "whsec_")))(w.t)
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte("evt_1." + at + ".{}"))
 		request.Header.Set("Webhook-Id", "evt_1")
 		request.Header.Set("Webhook-Timestamp", at)
 		request.Header.Set("Webhook-Signature", "v1,bm8= v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-		answer, err := stranger.Do(request)
-		if err != nil {
-			w.t.Fatal(err)
-		}
+		answer := must.Get(stranger.Do(request))(w.t)
 		answer.Body.Close()
 		if answer.StatusCode != sent.want {
 			w.t.Errorf("an event with the key %s, sent %s ago: %s, want %d", sent.key, sent.age, answer.Status, sent.want)
@@ -592,28 +567,18 @@ func (w *woocommerce) testStrangers(hooks, secret string) {
 
 func absolute(t *testing.T, path string) string {
 	t.Helper()
-	path, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	path = must.Get(filepath.Abs(path))(t)
 	return path
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 
 func write(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Succeed(t, os.WriteFile(path, []byte(text), 0o600))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -57,9 +58,7 @@ func TestChecklist(t *testing.T) {
 	s.admin = "http://" + admin
 	s.start()
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	write(t, filepath.Join(dir, "sluice.env"), "SLUICE_LEDGER="+redis.URL()+"\nSLUICE_STORE='"+s.on.store+
 		"'\nSLUICE_ADMIN_KEY="+adminKey+"\nSLUICE_BUYER_SECRET="+buyerSecret+"\nSLUICE_URL="+s.url+
 		"\nSLUICE_ADMIN_URL="+s.admin+"\nSLUICE_DATA_DIR="+s.dir+"\n")
@@ -118,9 +117,7 @@ func TestSizing(t *testing.T) {
 	page := snippets(t, "docs/sizing.md")
 	measured, yours := next(t, &page, "sh", "INFO memory"), next(t, &page, "sh", "sluice load")
 	redis, dir, addr := servertest.StartRedis(t), t.TempDir(), freeAddr(t)
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	started := redis.URL() + " & server=$!\ntrap 'kill $server; wait' EXIT\nuntil curl -s http://" + addr +
 		"/readyz; do sleep 0.1; done\n"
 	script := strings.NewReplacer("redis://127.0.0.1:6379 &\n", started, "redis-cli", "redis-cli -u "+redis.URL(),

@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -73,9 +74,7 @@ func threeServers(t *testing.T, on backends) {
 		{merchant.CloseSale, sluice.StateClosed, sluice.Closed},
 	} {
 		if change.do != nil {
-			if _, err := change.do(t.Context(), sale); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(change.do(t.Context(), sale))(t)
 		}
 		awaitState(t, servers, sale, change.want)
 		for i, url := range urls {
@@ -97,10 +96,7 @@ func threeServers(t *testing.T, on backends) {
 func awaitState(t *testing.T, servers []*server, sale sluice.SaleID, want sluice.State) {
 	t.Helper()
 	for _, s := range servers {
-		anyone, err := client.New(s.url, client.Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		anyone := must.Get(client.New(s.url, client.Options{}))(t)
 		await(t, s.url+" showing the sale as "+string(want), func() bool {
 			shown, err := anyone.Sale(t.Context(), sale)
 			return err == nil && shown.State == want
@@ -131,10 +127,7 @@ func TestKeys(t *testing.T) {
 	bob := buyer(t, urls[1], "bob", client.Options{})
 	place := func(c *client.Client, quantity int64) client.Placed {
 		t.Helper()
-		got, err := c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: quantity})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: quantity}))(t)
 		return got
 	}
 	first := place(alice[0], 2)

@@ -26,6 +26,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -72,18 +73,13 @@ func readCompose(t *testing.T, dotenv map[string]string) composeFile {
 		return dotenv[name]
 	})
 	var file composeFile
-	if err := yaml.Unmarshal([]byte(text), &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, yaml.Unmarshal([]byte(text), &file))
 	return file
 }
 
 func readDeployed(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployed, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(deployed, name)))(t)
 	return string(text)
 }
 
@@ -154,14 +150,8 @@ func TestComposeSells(t *testing.T) {
 		if strings.HasPrefix(target, shop.plain) {
 			c = plain
 		}
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, target, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := c.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, target, nil))(t)
+		answer := must.Get(c.Do(request))(t)
 		answer.Body.Close()
 		if answer.StatusCode != want || want == 200 && answer.ProtoMajor != 2 {
 			t.Errorf("%s: %s %s, want %d by HTTP/2", target, answer.Proto, answer.Status, want)
@@ -179,9 +169,7 @@ func (c *compose) testEvents(t *testing.T) {
 	sale := createSale(t, c.servers[0], 100, 10)
 	shows := c.watch(t, sale)
 	shows("open")
-	if _, err := c.servers[0].merchant().PauseSale(t.Context(), sale); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.servers[0].merchant().PauseSale(t.Context(), sale))(t)
 	shows("paused")
 }
 
@@ -189,15 +177,13 @@ func (c *compose) testEvents(t *testing.T) {
 // buyer writes into a header.
 func (c *compose) testAddresses(t *testing.T) {
 	sale := newSaleID()
-	if _, err := c.servers[0].merchant().CreateSale(t.Context(), api.CreateSale{
+	must.Get(c.servers[0].merchant().CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(sale), SKU: "E2E-2", Title: "Another thing",
 		Total: api.Value[int64](100), MaxPerBuyer: api.Value[int64](10),
 		Price:   api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 		PatchRules: api.PatchRules{AddressRate: api.Value(sluice.AddressRate{Requests: 1, PerS: 3600})},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	awaitState(t, c.servers, sale, sluice.StateOpen)
 	place := func(n int, address string) error {
 		b := buyer(t, c.url, sluice.BuyerID(fmt.Sprint("walker-", n)), client.Options{
@@ -231,10 +217,7 @@ type compose struct {
 func startCompose(t *testing.T) *compose {
 	t.Helper()
 	postgres := servertest.StartPostgres(t)
-	at, err := url.Parse(postgres.URL())
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := must.Get(url.Parse(postgres.URL()))(t)
 	password, _ := at.User.Password()
 	file := readCompose(t, map[string]string{
 		"POSTGRES_PASSWORD": password, "SLUICE_ADMIN_KEY": adminKey, "SLUICE_BUYER_SECRET": buyerSecret,
@@ -308,16 +291,11 @@ func certify(t *testing.T) (folder string, trust *tls.Config) {
 	trust = authority.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trust.ServerName = "example.com"
 	folder = t.TempDir()
-	key, err := x509.MarshalPKCS8PrivateKey(authority.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(x509.MarshalPKCS8PrivateKey(authority.TLS.Certificates[0].PrivateKey))(t)
 	for name, block := range map[string]*pem.Block{
 		"cert.pem": {Type: "CERTIFICATE", Bytes: authority.Certificate().Raw}, "key.pem": {Type: "PRIVATE KEY", Bytes: key},
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, name), pem.EncodeToMemory(block), 0o600))
 	}
 	return folder, trust
 }
@@ -358,10 +336,7 @@ func (f forging) RoundTrip(r *http.Request) (*http.Response, error) {
 func (c *compose) watch(t *testing.T, sale sluice.SaleID) (shows func(state string)) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/v1/sales/"+string(sale)+"/events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, c.url+"/v1/sales/"+string(sale)+"/events", nil))(t)
 	stream := c.buyer(t, "127.0.0.1")
 	stream.Timeout = 0
 	answer, err := stream.Do(request)

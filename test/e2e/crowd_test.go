@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var sales atomic.Int64
@@ -31,35 +32,26 @@ func createSale(t testing.TB, s *server, total, perBuyer int64) sluice.SaleID {
 // createSaleAs creates an open sale under this id.
 func createSaleAs(t testing.TB, s *server, id sluice.SaleID, total, perBuyer int64) {
 	t.Helper()
-	_, err := s.merchant().CreateSale(t.Context(), api.CreateSale{
+	must.Get(s.merchant().CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(id), SKU: "E2E-1", Title: "A thing",
 		Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		Total: api.Value(total), MaxPerBuyer: api.Value(perBuyer),
 		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 }
 
 // buyer returns a client with a buyer's token.
 func buyer(t testing.TB, url string, name sluice.BuyerID, o client.Options) *client.Client {
 	t.Helper()
 	o.Token = mint(t, name, time.Hour)
-	c, err := client.New(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.New(url, o))(t)
 	return c
 }
 
 // mint signs a buyer's token, as the shop's login would.
 func mint(t testing.TB, buyer sluice.BuyerID, ttl time.Duration) string {
 	t.Helper()
-	token, err := loadgen.Mint([]byte(buyerSecret), buyer, time.Now(), ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	token := must.Get(loadgen.Mint([]byte(buyerSecret), buyer, time.Now(), ttl))(t)
 	return token
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // These tests check the samples in deploy/ without their container engines:
@@ -93,10 +94,7 @@ func TestDockerfile(t *testing.T) {
 			last = map[string]string{"FROM": rest}
 			if _, stage, ok := strings.Cut(rest, " AS "); ok {
 				stages += stage
-				module, err := os.ReadFile("../../go.mod")
-				if err != nil {
-					t.Fatal(err)
-				}
+				module := must.Get(os.ReadFile("../../go.mod"))(t)
 				version := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindSubmatch(module)[1]
 				has(t, "Dockerfile: "+rest, rest, "golang:"+string(version))
 			}
@@ -130,10 +128,7 @@ func TestComposeFile(t *testing.T) {
 		"POSTGRES_PASSWORD": secret, "SLUICE_ADMIN_KEY": secret, "SLUICE_BUYER_SECRET": secret, "SLUICE_WEBHOOK_KEY": secret,
 	})
 	image, proxy := imageSettings(t), file.Services["proxy"]
-	subnet, err := netip.ParsePrefix(file.Networks["default"].IPAM.Config[0].Subnet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	subnet := must.Get(netip.ParsePrefix(file.Networks["default"].IPAM.Config[0].Subnet))(t)
 	names := file.servers()
 	if len(names) != 3 {
 		t.Errorf("the servers are %v, want three", names)
@@ -280,9 +275,7 @@ func TestSystemdUnit(t *testing.T) {
 		return
 	}
 	unit := filepath.Join(t.TempDir(), "sluice.service")
-	if err := os.WriteFile(unit, []byte(replaceAll(t, text, "ExecStart=sluice", "ExecStart="+binary)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.WriteFile(unit, []byte(replaceAll(t, text, "ExecStart=sluice", "ExecStart="+binary)), 0o600))
 	if out, err := exec.Command(analyze, "verify", "--man=no", unit).CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}

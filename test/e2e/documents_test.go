@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Documents of a shop's people are tested by what they say: these read their code.
@@ -21,10 +23,7 @@ var fenced = regexp.MustCompile("(?ms)^ *```(\\w+)\n(.*?)^ *```")
 // snippets are the blocks of code of a document, in order.
 func snippets(t *testing.T, file string) (all []snippet) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", file)))(t)
 	for _, block := range fenced.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, snippet{block[1], block[2]})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -69,11 +70,9 @@ func endingsRound(t *testing.T, on backends, r *rand.Rand) {
 	}
 
 	timed := createSale(t, cluster[0], total, 1)
-	if _, err := cluster[0].merchant().PatchSale(t.Context(), timed, api.PatchSale{
+	must.Get(cluster[0].merchant().PatchSale(t.Context(), timed, api.PatchSale{
 		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	awaitState(t, cluster, timed, sluice.StateOpen)
 	sellOut(t, timed, urls[0], total, r)
 	for n := range size(6, 3) {
@@ -226,10 +225,7 @@ func (e *endings) payOne(c *client.Client, order sluice.OrderID) {
 func (e *endings) spread(things int, do func(c *client.Client, n int)) {
 	var next atomic.Int64
 	for worker := range 8 {
-		c, err := client.New(e.urls[worker%len(e.urls)], client.Options{AdminKey: adminKey})
-		if err != nil {
-			e.t.Fatal(err)
-		}
+		c := must.Get(client.New(e.urls[worker%len(e.urls)], client.Options{AdminKey: adminKey}))(e.t)
 		e.done.Go(func() {
 			for n := int(next.Add(1)) - 1; n < things; n = int(next.Add(1)) - 1 {
 				do(c, n)
@@ -299,10 +295,7 @@ func conserved(t *testing.T, s *server, sale sluice.SaleID, total int64, e *endi
 		if told, ok := e.told[o.OrderID]; ok && told != o.Status {
 			t.Errorf("%s was said to be %s, and is %s", o.OrderID, told, o.Status)
 		}
-		history, err := s.merchant().OrderHistory(t.Context(), o.OrderID)
-		if err != nil {
-			t.Fatal(err)
-		}
+		history := must.Get(s.merchant().OrderHistory(t.Context(), o.OrderID))(t)
 		returned := 0
 		for _, change := range history.Changes {
 			if change.From.Live() && !change.To.Live() {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -527,10 +528,7 @@ func (f *failover) slot(t *testing.T, sale sluice.SaleID) int {
 	t.Helper()
 	for _, s := range f.nodes {
 		if lines, err := s.Ask(fmt.Sprintf("CLUSTER KEYSLOT {%s}", sale)); err == nil {
-			slot, err := strconv.Atoi(strings.TrimPrefix(lines[0], ":"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			slot := must.Get(strconv.Atoi(strings.TrimPrefix(lines[0], ":")))(t)
 			return slot
 		}
 	}

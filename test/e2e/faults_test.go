@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -109,15 +110,10 @@ func redisInfo(t testing.TB, addr, section, prefix string) string {
 
 func redisLines(t testing.TB, addr, command string, found func(string) bool) string {
 	t.Helper()
-	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.DialTimeout("tcp", addr, 5*time.Second))(t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(patience))
-	if _, err := conn.Write([]byte(command + "\r\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Write([]byte(command + "\r\n")))(t)
 	lines := bufio.NewScanner(conn)
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "-") {

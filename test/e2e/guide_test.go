@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -23,9 +24,7 @@ func TestGuideFirstSale(t *testing.T) {
 	commands := next(t, &guide, "sh", "curl -X POST")
 	s := startServer(t, backends{})
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	write(t, filepath.Join(dir, "sluice-data", "admin.key"), adminKey+"\n")
 	out := sh(t, dir, replaceAll(t, commands, "URL=http://127.0.0.1:8080", "URL="+s.url, "\nORDER=",
 		"\nuntil ./sluice order list --sale mug | grep -q alice; do sleep 0.01; done\nORDER="),
@@ -57,15 +56,9 @@ func TestGuideTokens(t *testing.T) {
 			write(t, filepath.Join(dir, tc.file), next(t, &guide, tc.language, tc.with))
 			token := strings.TrimSpace(sh(t, dir, program+" "+tc.file,
 				"PATH="+os.Getenv("PATH"), "HOME="+os.Getenv("HOME"), "SLUICE_BUYER_SECRET="+buyerSecret))
-			request, err := http.NewRequest(http.MethodGet, s.url+"/v1/orders", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			request := must.Get(http.NewRequest(http.MethodGet, s.url+"/v1/orders", nil))(t)
 			request.Header.Set("Authorization", "Bearer "+token)
-			answer, err := http.DefaultClient.Do(request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			answer := must.Get(http.DefaultClient.Do(request))(t)
 			answer.Body.Close()
 			if answer.StatusCode != http.StatusOK {
 				t.Errorf("the token %s: %s", token, answer.Status)

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -33,9 +34,7 @@ func TestSoakImage(t *testing.T) {
 	program := filepath.Join(root, "usr/local/bin/sluice")
 	data := filepath.Join(root, "data")
 	for _, dir := range []string{filepath.Dir(program), data} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(dir, 0o755))
 	}
 	cmd := exec.Command("sh", "-c", strings.Replace(build, "-o /sluice", "-o "+program, 1))
 	cmd.Dir, cmd.Env = filepath.Join("..", ".."), append(os.Environ(), "VERSION=v0.0.0-test")
@@ -45,7 +44,7 @@ func TestSoakImage(t *testing.T) {
 
 	// As the runtime does: a namespace of mounts, the root read-only, /data the volume's.
 	start := filepath.Join(t.TempDir(), "start")
-	if err := os.WriteFile(start, []byte(`#!/bin/sh
+	must.Succeed(t, os.WriteFile(start, []byte(`#!/bin/sh
 set -e
 if [ -z "$INSIDE" ]; then INSIDE=1 exec unshare --mount "$0" "$@"; fi
 unset INSIDE
@@ -55,9 +54,7 @@ mount -t tmpfs -o size=32m,mode=0700,uid=65532,gid=65532 data data
 mount -o remount,ro .
 if touch usr/x 2>/dev/null; then exit 9; fi
 exec chroot --userspec=65532:65532 . /usr/local/bin/sluice "$@"
-`), 0o700); err != nil {
-		t.Fatal(err)
-	}
+`), 0o700))
 	if steps["USER"] != "65532:65532" || steps["ENTRYPOINT"] != `["sluice"]` || steps["CMD"] != `["serve"]` {
 		t.Fatalf("the image starts differently: %v", steps)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -63,9 +64,7 @@ func typed(t testing.TB, s *server, args ...string) string {
 
 func shown(t testing.TB, s *server, sale sluice.SaleID) (shown api.AdminSale) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(typed(t, s, "sale", "show", string(sale), "--json")), &shown); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, json.Unmarshal([]byte(typed(t, s, "sale", "show", string(sale), "--json")), &shown))
 	return shown
 }
 

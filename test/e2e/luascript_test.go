@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -33,9 +34,7 @@ func TestFromALuaScript(t *testing.T) {
 	servertest.Program(t, "openssl", "openssl")
 	dir := t.TempDir()
 	env := []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "SLUICE_ADMIN_KEY=" + adminKey}
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 
 	// A Redis as careless as one may be, with the settings of the page after them.
 	args := []string{
@@ -152,14 +151,10 @@ func changeOver(t *testing.T, s *server, dir, commands, back string, env []strin
 	back = replaceAll(t, back, "-p 6379", "-p "+portOf(shop))
 	pay := func(order sluice.OrderID) {
 		t.Helper()
-		if _, err := s.merchant().PayOrder(t.Context(), order, "pay-"+string(order)); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(s.merchant().PayOrder(t.Context(), order, "pay-"+string(order)))(t)
 	}
 	pay(placed[2])
-	if _, err := s.merchant().AdminCancelOrder(t.Context(), placed[3]); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.merchant().AdminCancelOrder(t.Context(), placed[3]))(t)
 	pay(placed[4])
 	awaitAvailable(t, s, "voucher-10", 1)
 	if out := sh(t, dir, back, env...); !strings.Contains(out, "OK") {
@@ -193,15 +188,13 @@ func claimFromBackend(t *testing.T, s *server, code string, env []string) {
 	write(t, filepath.Join(dir, "Claim.java"), code)
 	sh(t, dir, javac+" Claim.java Mint.java", env...)
 	sale := newSaleID()
-	if _, err := s.merchant().CreateSale(t.Context(), api.CreateSale{
+	must.Get(s.merchant().CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(sale), SKU: "E2E-3", Title: "A third thing",
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1),
 		Price:   api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), ClosesAt: api.Null[api.Time](),
 		PatchRules: api.PatchRules{AddressRate: api.Value(sluice.AddressRate{Requests: 2, PerS: 3600})},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	awaitState(t, []*server{s}, sale, sluice.StateOpen)
 	claim := func(buyer, address string) string {
 		return sh(t, dir, "java -cp . Claim "+string(sale)+" "+buyer+" "+buyer+"-attempt-1 "+address,
@@ -269,37 +262,22 @@ func TestWidthsOfColumns(t *testing.T) {
 // one who has not, and not those whose orders were cancelled, refunded or for another item.
 func wonBefore(t *testing.T, query string) (rows string) {
 	t.Helper()
-	u, err := url.Parse(servertest.MySQL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	db, err := sql.Open("mysql", u.User.String()+"@tcp("+u.Host+")"+u.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(servertest.MySQL(t)))(t)
+	db := must.Get(sql.Open("mysql", u.User.String()+"@tcp("+u.Host+")"+u.Path))(t)
 	defer db.Close()
 	for _, statement := range []string{
 		"CREATE TABLE tb_voucher_order (id bigint PRIMARY KEY, user_id bigint, voucher_id bigint, status tinyint)",
 		"INSERT INTO tb_voucher_order VALUES (71,1001,10,2), (72,1002,10,1), (73,1003,10,4), (74,1004,10,6), (75,1005,11,2)",
 	} {
-		if _, err := db.ExecContext(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.ExecContext(t.Context(), statement))(t)
 	}
-	got, err := db.QueryContext(t.Context(), query)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(db.QueryContext(t.Context(), query))(t)
 	defer got.Close()
 	for got.Next() {
 		var row string
-		if err := got.Scan(&row); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, got.Scan(&row))
 		rows += row + "\n"
 	}
-	if err := got.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, got.Err())
 	return rows
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -137,11 +138,9 @@ func (n *neighbours) round(t *testing.T, r *rand.Rand, trouble trouble) {
 	}
 	harmed, beside := rushes[0], rushes[1]
 	expiring := n.saleOn(t, 1, 1, 1)
-	if _, err := servers[0].merchant().PatchSale(t.Context(), expiring, api.PatchSale{
+	must.Get(servers[0].merchant().PatchSale(t.Context(), expiring, api.PatchSale{
 		PaymentWindowS: api.Some[int64](1), PaymentGraceS: api.Some[int64](0),
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	awaitState(t, n.servers, expiring, sluice.StateOpen)
 	for _, rush := range rushes {
 		await(t, "a rush that has begun", func() bool { return rush.accepted() > 50 })
@@ -210,10 +209,7 @@ func (n *neighbours) saleOn(t *testing.T, shard int, total, perBuyer int64) slui
 func (n *neighbours) shard(t *testing.T, sale sluice.SaleID) int {
 	t.Helper()
 	answer := redisCommand(t, n.shards[1].Addr(), fmt.Sprintf("CLUSTER KEYSLOT {%s}", sale))
-	slot, err := strconv.Atoi(strings.TrimPrefix(answer, ":"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	slot := must.Get(strconv.Atoi(strings.TrimPrefix(answer, ":")))(t)
 	return slot * 2 / 16384
 }
 
@@ -237,15 +233,9 @@ func lockRow(t *testing.T, store, statement string, sale sluice.SaleID) (mend fu
 func (n *neighbours) postmaster(t *testing.T) int {
 	t.Helper()
 	folder := column(t, n.postgres.URL(), "SHOW data_directory")[0]
-	text, err := os.ReadFile(filepath.Join(folder, "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(folder, "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := must.Get(strconv.Atoi(first))(t)
 	return pid
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -137,10 +138,7 @@ func (r *replicated) shown(s *servertest.RedisServer) string {
 func (f *failover) rebuiltOnce(t *testing.T) {
 	t.Helper()
 	at := f.servers[1].merchant()
-	was, err := at.AdminSale(t.Context(), f.sale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	was := must.Get(at.AdminSale(t.Context(), f.sale))(t)
 	conn, err := pgx.Connect(t.Context(), f.store)
 	if err == nil {
 		_, err = conn.Exec(t.Context(), "UPDATE sales SET fence = 'lost: by a test' WHERE id = $1", string(f.sale))

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -126,10 +127,7 @@ func startServer(t testing.TB, on backends, args ...string) *server {
 // freeAddr returns an address with a free port.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	port, err := servertest.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := must.Get(servertest.FreePort())(t)
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 }
 
@@ -171,9 +169,7 @@ func (s *server) launch() {
 			cmd.Args[1:]...)...)
 	}
 	cmd.Env, cmd.Stdout, cmd.Stderr = env, log, log
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -200,9 +196,7 @@ func (s *server) ready() {
 			if s.moves < 3 && s.env == nil && strings.HasPrefix(s.log(), "sluice: cannot listen") { // it never did
 				s.moves++
 				s.end(syscall.SIGKILL)
-				if err := os.Remove(s.logPath()); err != nil {
-					s.t.Fatal(err)
-				}
+				must.Succeed(s.t, os.Remove(s.logPath()))
 				s.move()
 				s.launch()
 				return false
@@ -274,10 +268,7 @@ func tail(text string, lines int) string {
 // merchant returns a client with the admin key.
 func (s *server) merchant() *client.Client {
 	s.t.Helper()
-	c, err := client.New(s.admin, client.Options{AdminKey: adminKey})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	c := must.Get(client.New(s.admin, client.Options{AdminKey: adminKey}))(s.t)
 	return c
 }
 

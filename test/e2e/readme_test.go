@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // The first sale of the README: the script waits for the order where a person would
@@ -34,6 +36,7 @@ import (
 	"log"
 	"net/http"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 )
@@ -58,9 +61,7 @@ type change struct{ from, to string }
 func runWalk(t *testing.T, file string, changes []change, wants ...string) string {
 	t.Helper()
 	dir, addr := t.TempDir(), freeAddr(t)
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	script := firstSale(t, file)
 	for _, c := range append(changes,
 		change{"go build -o sluice ./cmd/sluice\n", ""}, // it is built

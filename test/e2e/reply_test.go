@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // A reply is lost on its way, and the buyer's client sends the claim again
@@ -32,10 +33,7 @@ func TestReplyLost(t *testing.T) {
 				alice := buyer(t, proxy.url, "alice", client.Options{})
 				key := client.NewKey()
 				proxy.lose.Store(lost)
-				got, err := alice.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(alice.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 1}))(t)
 				if int64(got.Attempts) != lost+1 || got.Replayed != (lost > 0) {
 					t.Errorf("after %d lost replies: %+v", lost, got)
 				}
@@ -87,10 +85,7 @@ type cutter struct {
 
 func startCutter(t testing.TB, server string) *cutter {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	c := &cutter{url: fmt.Sprintf("http://%s", l.Addr()), server: server}
 	ctx, stop := context.WithCancel(context.Background())
 	var conns sync.WaitGroup

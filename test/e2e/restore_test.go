@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -53,9 +54,7 @@ func TestADatabaseIsRestored(t *testing.T) {
 		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
 		return err == nil && strings.HasPrefix(got.Fence, sluice.FenceOlder)
 	})
-	if _, err := servers[1].merchant().RecoverSale(t.Context(), sale, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(servers[1].merchant().RecoverSale(t.Context(), sale, true))(t)
 	await(t, "a sale that is rebuilt", func() bool {
 		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
 		return err == nil && got.Fence == "" && got.Epoch >= 2

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -58,10 +59,7 @@ func walk(t *testing.T, file string, steps ...step) (script string) {
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	redis, pg := servertest.StartRedis(t), servertest.StartPostgres(t)
-	maria, err := url.Parse(servertest.MySQL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	maria := must.Get(url.Parse(servertest.MySQL(t)))(t)
 	password, _ := maria.User.Password()
 	mysql := fmt.Sprintf("--host=%s --port=%s --user=%s --password=%s %s", maria.Hostname(), maria.Port(),
 		maria.User.Username(), password, strings.Trim(maria.Path, "/"))
@@ -149,9 +147,7 @@ trap stop EXIT
 	script += "stop\necho all of it\n"
 
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-eu", "-c", script)

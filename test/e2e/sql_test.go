@@ -6,24 +6,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // column returns what a query of a PostgreSQL database finds, as texts.
 func column(t testing.TB, url, query string, args ...any) []string {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	defer conn.Close(t.Context())
-	rows, err := conn.Query(t.Context(), query, args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must.Get(conn.Query(t.Context(), query, args...))(t)
+	found := must.Get(pgx.CollectRows(rows, pgx.RowTo[string]))(t)
 	return found
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -24,9 +25,7 @@ func TestTutorial(t *testing.T) {
 	servertest.Program(t, "node", "node")
 	browser := servertest.Chromium(t)
 	dir := t.TempDir()
-	if err := os.Symlink(binary, filepath.Join(dir, "sluice")); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
 	addr, shop := freeAddr(t), freeAddr(t)
 	here := strings.NewReplacer("127.0.0.1:8080", addr, "127.0.0.1:9000", shop,
 		`listen(9000, "127.0.0.1")`, "listen("+shop[strings.LastIndex(shop, ":")+1:]+`, "127.0.0.1")`,
@@ -58,9 +57,7 @@ func TestTutorial(t *testing.T) {
 	var out, problems bytes.Buffer
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &problems
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SLUICE_LISTEN=" + addr, "SLUICE_URL=http://" + addr}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	end := func() {

@@ -9,6 +9,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // claimID names an attempt within a sale.
@@ -86,10 +87,7 @@ func storedOrders(t testing.TB, s *server, sale sluice.SaleID) []api.Order {
 	var all []api.Order
 	filter := sluice.OrderFilter{Sale: sale, Limit: sluice.MaxPage}
 	for {
-		page, err := s.merchant().AdminOrders(t.Context(), filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(s.merchant().AdminOrders(t.Context(), filter))(t)
 		all = append(all, page.Orders...)
 		if page.NextCursor == "" {
 			return all

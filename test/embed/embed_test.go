@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -45,9 +46,7 @@ func TestShops(t *testing.T) {
 			s := build(t, folder)
 			s.start()
 			first := s.visitor(0)
-			if _, err := first.Place(t.Context(), "phone", client.NewKey(), api.PlaceOrder{Quantity: 1}); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(first.Place(t.Context(), "phone", client.NewKey(), api.PlaceOrder{Quantity: 1}))(t)
 			_, err := s.stranger().Place(t.Context(), "phone", client.NewKey(), api.PlaceOrder{Quantity: 1})
 			if client.CodeOf(err) != "unauthenticated" {
 				t.Errorf("a buyer who has not signed in: %v", err)
@@ -98,9 +97,7 @@ func build(t *testing.T, folder string, words ...string) *shop {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", ".."))
 	port, errPort := servertest.FreePort()
-	if err := errors.Join(err, errPort); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(err, errPort))
 	s := &shop{t: t, dir: t.TempDir(), port: port}
 	examples := filepath.Join(root, "examples")
 	for from, change := range map[string]*strings.Replacer{
@@ -110,17 +107,12 @@ func build(t *testing.T, folder string, words ...string) *shop {
 			"=> ../..", "=> "+root),
 		"routers/go.sum": strings.NewReplacer(),
 	} {
-		text, err := os.ReadFile(filepath.Join(examples, from))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(examples, from)))(t)
 		if lines := lines(string(text)); strings.HasSuffix(from, ".go") && lines > maxLines {
 			t.Errorf("%s has %d lines, want at most %d", from, lines, maxLines)
 		}
 		to := filepath.Join(s.dir, filepath.Base(from))
-		if err := os.WriteFile(to, []byte(change.Replace(string(text))), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(to, []byte(change.Replace(string(text))), 0o600))
 	}
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", "shop", ".")
 	cmd.Dir = s.dir
@@ -156,9 +148,7 @@ func (s *shop) start() {
 	s.t.Helper()
 	s.cmd = exec.Command("./shop")
 	s.cmd.Dir, s.cmd.Stdout, s.cmd.Stderr = s.dir, &s.log, &s.log
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.cmd.Start())
 	gone := make(chan error, 1)
 	s.gone = gone
 	go func(cmd *exec.Cmd) { gone <- cmd.Wait() }(s.cmd)
@@ -182,9 +172,7 @@ func (s *shop) start() {
 // interrupt is Ctrl-C. Patience is far below the minutes that a hung stream would hold the shop.
 func (s *shop) interrupt() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(os.Interrupt); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Succeed(s.t, s.cmd.Process.Signal(os.Interrupt))
 	select {
 	case err := <-s.gone:
 		s.cmd = nil
@@ -219,10 +207,7 @@ func (s *shop) signIn(n int) session {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	answer, err := transport.RoundTrip(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	answer := must.Get(transport.RoundTrip(r))(s.t)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusSeeOther || len(answer.Cookies()) != 1 {
 		s.t.Fatalf("login: status %d, cookies %v", answer.StatusCode, answer.Cookies())
@@ -235,22 +220,16 @@ func (s *shop) stranger() *client.Client     { return s.client(session{nil, tran
 
 func (s *shop) client(as session) *client.Client {
 	s.t.Helper()
-	c, err := client.New(s.url("/flash"), client.Options{
+	c := must.Get(client.New(s.url("/flash"), client.Options{
 		HTTPClient: &http.Client{Transport: as, Timeout: patience}, PlaceAttempts: 1,
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	return c
 }
 
 // page reads the buyer's page of the sale, whose links have the prefix.
 func (s *shop) page() {
 	s.t.Helper()
-	answer, err := (&http.Client{Transport: session{nil, transport}}).Get(s.url("/flash/s/phone"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	answer := must.Get((&http.Client{Transport: session{nil, transport}}).Get(s.url("/flash/s/phone")))(s.t)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), `"/flash/assets/`) {
@@ -267,10 +246,7 @@ func (s *shop) listen(n int) (ended *sync.WaitGroup) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		answer, err := transport.RoundTrip(r)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		answer := must.Get(transport.RoundTrip(r))(s.t)
 		if _, err := answer.Body.Read(make([]byte, 1)); answer.StatusCode != http.StatusOK || err != nil {
 			s.t.Fatalf("stream: status %d, %v", answer.StatusCode, err)
 		}
@@ -327,10 +303,7 @@ func (s *shop) rush() (accepted func() map[int]sluice.OrderID) {
 // hears waits until the shop's own database has each order once.
 func (s *shop) hears(orders map[int]sluice.OrderID) {
 	s.t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(s.dir, "shop.db")+"?_pragma=busy_timeout(10000)")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", filepath.Join(s.dir, "shop.db")+"?_pragma=busy_timeout(10000)"))(s.t)
 	defer db.Close()
 	deadline := time.Now().Add(patience)
 	for _, order := range orders {
@@ -354,9 +327,7 @@ func TestADriverIsMissing(t *testing.T) {
 	t.Parallel()
 	english, errEnglish := os.ReadFile("../../docs/library.md")
 	chinese, errChinese := os.ReadFile("../../docs/library.zh-CN.md")
-	if err := errors.Join(errEnglish, errChinese); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, errors.Join(errEnglish, errChinese))
 	for settings, want := range map[string]string{
 		`Ledger: "redis://127.0.0.1:1"`:              `import _ "github.com/sluicehq/sluice/ledger/redisledger"`,
 		`Store: "postgres://u:secret@127.0.0.1:1/d"`: `import _ "github.com/sluicehq/sluice/store/pgstore"`,

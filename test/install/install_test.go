@@ -18,6 +18,7 @@ import (
 	"golang.org/x/mod/module"
 	"golang.org/x/mod/zip"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -27,10 +28,7 @@ var release = module.Version{Path: "github.com/sluicehq/sluice", Version: "v0.1.
 // the program from there, without network. Its paths are trimmed, so that it shares
 // what is compiled with TestRelease.
 func TestInstallByVersion(t *testing.T) {
-	top, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	cache, proxy := moduleCache(t), t.TempDir()
 	publish(t, top, proxy)
 	bin := t.TempDir()
@@ -58,35 +56,18 @@ func TestInstallByVersion(t *testing.T) {
 func publish(t *testing.T, top, proxy string) {
 	t.Helper()
 	folder := filepath.Join(proxy, filepath.FromSlash(release.Path), "@v")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	mod, err := os.ReadFile(filepath.Join(top, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := json.Marshal(map[string]string{"Version": release.Version, "Time": "2026-01-02T03:04:05Z"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.MkdirAll(folder, 0o700))
+	mod := must.Get(os.ReadFile(filepath.Join(top, "go.mod")))(t)
+	info := must.Get(json.Marshal(map[string]string{"Version": release.Version, "Time": "2026-01-02T03:04:05Z"}))(t)
 	for name, content := range map[string][]byte{
 		"list": []byte(release.Version + "\n"), release.Version + ".mod": mod,
 		release.Version + ".info": info,
 	} {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(folder, name), content, 0o600))
 	}
-	file, err := os.Create(filepath.Join(folder, release.Version+".zip"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := zip.Create(file, release, files(t, top)); err != nil {
-		t.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Create(filepath.Join(folder, release.Version+".zip")))(t)
+	must.Succeed(t, zip.Create(file, release, files(t, top)))
+	must.Succeed(t, file.Close())
 }
 
 // files lists what git keeps, or would: a proxy makes its zip from that and
@@ -126,10 +107,7 @@ func (f file) path() string { return filepath.Join(f.top, filepath.FromSlash(f.n
 // module of the build.
 func moduleCache(t *testing.T) string {
 	t.Helper()
-	out, err := exec.Command("go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "env", "GOMODCACHE").Output())(t)
 	return strings.TrimSpace(string(out))
 }
 
@@ -148,20 +126,13 @@ func shadow(t *testing.T, cache string) string {
 // mirror links everything in a folder but the names given.
 func mirror(t *testing.T, from, to string, but ...string) {
 	t.Helper()
-	entries, err := os.ReadDir(from)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(to, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir(from))(t)
+	must.Succeed(t, os.MkdirAll(to, 0o700))
 	for _, e := range entries {
 		if slices.Contains(but, e.Name()) {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())))
 	}
 }
 

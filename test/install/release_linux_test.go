@@ -18,6 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // TestRelease makes a release of this tree for one system twice, in two folders: the
@@ -86,10 +88,7 @@ func TestRelease(t *testing.T) {
 // repository makes a repository of this tree with one tagged commit, and returns the commit.
 func repository(t *testing.T, folder string) string {
 	t.Helper()
-	top, err := filepath.Abs(filepath.Join("..", ".."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	top := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	list := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = top
 	out, err := list.Output()
@@ -102,12 +101,8 @@ func repository(t *testing.T, folder string) string {
 		if errors.Is(err, os.ErrNotExist) {
 			continue // removed, and not yet committed
 		}
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, []byte(content(t, from)), info.Mode()); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Dir(to), 0o755))
+		must.Succeed(t, os.WriteFile(to, []byte(content(t, from)), info.Mode()))
 	}
 	run(t, folder, "git", "init", "--quiet")
 	run(t, folder, "git", "add", "--all")
@@ -127,14 +122,10 @@ func debian(t *testing.T, deb, commit string) {
 	t.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin") // which dpkg insists on
 	root := t.TempDir()
 	for _, folder := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates"} {
-		if err := os.MkdirAll(filepath.Join(root, folder), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.MkdirAll(filepath.Join(root, folder), 0o755))
 	}
 	for _, file := range []string{"status", "available"} {
-		if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg", file), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg", file), nil, 0o644))
 	}
 	dpkg := []string{"--root=" + root, "--force-script-chrootless", "--log=/dev/null"}
 	run(t, root, "dpkg", append(dpkg, "--install", deb)...)
@@ -167,9 +158,7 @@ func image(t *testing.T, path, commit string) {
 		Config            descriptor
 	}
 	read := func(name string, into any) {
-		if err := json.Unmarshal([]byte(content(t, filepath.Join(layout, name))), into); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, json.Unmarshal([]byte(content(t, filepath.Join(layout, name))), into))
 	}
 	blob := func(d descriptor) string { return "blobs/" + strings.Replace(d.Digest, ":", "/", 1) }
 	read("index.json", &manifest)
@@ -190,9 +179,7 @@ func image(t *testing.T, path, commit string) {
 		t.Errorf("the image starts differently: %+v", file)
 	}
 	root := t.TempDir()
-	if err := os.Chmod(root, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, os.Chmod(root, 0o755))
 	unpack(t, open(t, filepath.Join(layout, blob(manifest.Layers[0]))), root)
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(content(t, filepath.Join(root, "etc/ssl/certs/ca-certificates.crt")))) {
@@ -257,20 +244,14 @@ func unpack(t *testing.T, from io.Reader, folder string) {
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(path))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
 
 func content(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return string(text)
 }
 

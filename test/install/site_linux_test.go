@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // TestSite makes the web site of the documents as `make site` does: each document is a
@@ -23,17 +25,14 @@ func TestSite(t *testing.T) {
 
 	pages := map[string]string{} // what is in the site, by path; of pages their text
 	root := os.DirFS(filepath.Join(dir, "site"))
-	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+	must.Succeed(t, fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
 		text, err := fs.ReadFile(root, name)
 		pages[name] = string(text)
 		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	documents, _ := filepath.Glob(filepath.Join(top, "docs", "*.md"))
 	for _, document := range documents {
 		if name := "docs/" + strings.TrimSuffix(filepath.Base(document), ".md") + ".html"; pages[name] == "" {
@@ -83,9 +82,7 @@ func TestSite(t *testing.T) {
 
 	broken := t.TempDir()
 	for _, text := range []string{"[b](gone.md)", "[b](#gone)", "![b](https://example.com/a.png)"} {
-		if err := os.WriteFile(filepath.Join(broken, "README.md"), []byte("# A\n\n"+text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Succeed(t, os.WriteFile(filepath.Join(broken, "README.md"), []byte("# A\n\n"+text+"\n"), 0o600))
 		if out, err := exec.Command(tool, broken, filepath.Join(dir, "broken")).CombinedOutput(); err == nil {
 			t.Errorf("%q: no problem: %s", text, out)
 		}

@@ -10,6 +10,8 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // checked is a shop of which every request and answer is judged by the API's
@@ -31,20 +33,14 @@ func openChecked(t *testing.T) *checked {
 	if same := s.do("GET", "/openapi.json", "", "If-None-Match: "+document.header.Get("ETag")); same.status != 304 {
 		t.Errorf("/openapi.json with its own ETag: %d", same.status)
 	}
-	doc, err := openapi3.NewLoader().LoadFromData([]byte(document.body))
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(openapi3.NewLoader().LoadFromData([]byte(document.body)))(t)
 	if doc.OpenAPI != "3.1.0" {
 		t.Errorf("the document is of OpenAPI %s", doc.OpenAPI)
 	}
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Fatalf("the document is not valid: %v", err)
 	}
-	router, err := gorillamux.NewRouter(doc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	router := must.Get(gorillamux.NewRouter(doc))(t)
 	return &checked{shop: s, doc: doc, router: router, seen: map[string]bool{}}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
@@ -119,10 +120,7 @@ func (c *checked) gone() {
 // this call is old enough. A refund that is owed stays.
 func (c *checked) purge(id sluice.SaleID) {
 	c.t.Helper()
-	s, err := sqlitestore.Open(c.t.Context(), filepath.Join(c.dir, "store.db"), sqlitestore.Options{})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	s := must.Get(sqlitestore.Open(c.t.Context(), filepath.Join(c.dir, "store.db"), sqlitestore.Options{}))(c.t)
 	defer s.Close()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		archived, err := s.Archive(c.t.Context(), id)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/tickets"
 )
 
@@ -112,10 +113,7 @@ func (o *operation) body(t *testing.T) string {
 	if example == nil {
 		return ""
 	}
-	text, err := json.Marshal(example)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(example))(t)
 	return strings.Replace(string(text), "(the address of your endpoint)", "http://127.0.0.1:9/hook", 1)
 }
 
@@ -315,13 +313,8 @@ func (c *checked) entering() {
 	ask(403, "eve", "ticket", "")
 	ask(403, "ann", "ticket", "")
 	var work api.Challenge
-	if err := json.Unmarshal([]byte(ask(200, "ann", "challenge", "{}").body), &work); err != nil {
-		c.t.Fatal(err)
-	}
-	nonce, err := tickets.Solve(c.t.Context(), work.Challenge, int(work.Difficulty))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.Succeed(c.t, json.Unmarshal([]byte(ask(200, "ann", "challenge", "{}").body), &work))
+	nonce := must.Get(tickets.Solve(c.t.Context(), work.Challenge, int(work.Difficulty)))(c.t)
 	ticket := ask(200, "ann", "ticket", fmt.Sprintf(`{"challenge":%q,"nonce":%q}`, work.Challenge, nonce)).text("ticket")
 	ask(200, "ann", "challenge", "")
 	ask(200, "ann", "challenge", "")
@@ -424,14 +417,8 @@ func (c *checked) reading() {
 	ctx, leave := context.WithCancel(c.t.Context())
 	defer leave()
 	const events = "/v1/sales/phone/events"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url+events, nil)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodGet, c.url+events, nil))(c.t)
+	response := must.Get(http.DefaultClient.Do(request))(c.t)
 	defer response.Body.Close()
 	a := answer{status: response.StatusCode, header: response.Header}
 	for lines := bufio.NewScanner(response.Body); lines.Scan(); {

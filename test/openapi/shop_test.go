@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // shop is a running engine with its HTTP API on a real socket.
@@ -31,10 +32,7 @@ type shop struct {
 func open(t *testing.T) *shop {
 	t.Helper()
 	dir := t.TempDir()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()
@@ -61,15 +59,9 @@ func (a answer) text(field string) string { return fmt.Sprint(a.fields[field]) }
 func (s *shop) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
 	request := s.request(method, path, body, headers...)
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := must.Get(http.DefaultClient.Do(request))(s.t)
 	defer response.Body.Close()
-	content, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	content := must.Get(io.ReadAll(response.Body))(s.t)
 	a := answer{status: response.StatusCode, header: response.Header, body: string(content)}
 	_ = json.Unmarshal(content, &a.fields)
 	return a
@@ -77,10 +69,7 @@ func (s *shop) do(method, path, body string, headers ...string) answer {
 
 func (s *shop) request(method, path, body string, headers ...string) *http.Request {
 	s.t.Helper()
-	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body)))(s.t)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		request.Header.Add(name, value)
@@ -99,10 +88,7 @@ func (s *shop) admin(method, path, body string) answer {
 // auth is a buyer's header.
 func (s *shop) auth(buyer string) string {
 	s.t.Helper()
-	token, err := loadgen.Mint([]byte(s.engine.BuyerSecret()), sluice.BuyerID(buyer), time.Now(), time.Hour)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	token := must.Get(loadgen.Mint([]byte(s.engine.BuyerSecret()), sluice.BuyerID(buyer), time.Now(), time.Hour))(s.t)
 	return "Authorization: Bearer " + token
 }
 
@@ -177,9 +163,7 @@ func (s *shop) events(after string, n, limit int) (all []api.Event) {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		a := s.must(s.admin("GET", fmt.Sprintf("/v1/admin/events?after=%s&limit=%d", after, limit), ""), 200)
 		var page api.EventPage
-		if err := json.Unmarshal([]byte(a.body), &page); err != nil {
-			s.t.Fatal(err)
-		}
+		must.Succeed(s.t, json.Unmarshal([]byte(a.body), &page))
 		all = append(all, page.Events...)
 		after = page.Next
 		if len(all) >= n && len(page.Events) < limit {

@@ -27,6 +27,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var update = flag.Bool("update", false, "make the fixtures of the current program again")
@@ -60,13 +61,11 @@ func open(t *testing.T, cfg engine.Config) *shop {
 	}
 	cfg.AdminKey, cfg.BuyerSecret = "the-admin-key-of-the-fixtures", "the-buyer-secret-of-the-fixtures"
 	cfg.WebhookKey, cfg.Reconcile, cfg.Log = strings.Repeat("5a", 32), time.Second, slog.New(slog.DiscardHandler)
-	e, err := engine.Open(t.Context(), cfg)
-	must(t, err)
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(server.Close)
 	s := &shop{t: t, engine: e, url: server.URL}
-	s.admin, err = client.New(s.url, client.Options{AdminKey: cfg.AdminKey})
-	must(t, err)
+	s.admin = must.Get(client.New(s.url, client.Options{AdminKey: cfg.AdminKey}))(t)
 	return s
 }
 
@@ -74,15 +73,13 @@ func (s *shop) close() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), engine.ShutdownTimeout)
 	defer cancel()
-	must(s.t, s.engine.Close(ctx))
+	must.Succeed(s.t, s.engine.Close(ctx))
 }
 
 func (s *shop) buyer(id sluice.BuyerID) *client.Client {
 	s.t.Helper()
-	token, err := client.BuyerToken("the-buyer-secret-of-the-fixtures", client.Token{Buyer: id, TTL: time.Hour})
-	must(s.t, err)
-	c, err := client.New(s.url, client.Options{Token: token})
-	must(s.t, err)
+	token := must.Get(client.BuyerToken("the-buyer-secret-of-the-fixtures", client.Token{Buyer: id, TTL: time.Hour}))(s.t)
+	c := must.Get(client.New(s.url, client.Options{Token: token}))(s.t)
 	return c
 }
 
@@ -90,8 +87,7 @@ func (s *shop) buyer(id sluice.BuyerID) *client.Client {
 func (s *shop) place(sale sluice.SaleID, buyer sluice.BuyerID) order {
 	s.t.Helper()
 	key := sluice.Key("key-of-" + buyer)
-	placed, err := s.buyer(buyer).Place(s.t.Context(), sale, key, api.PlaceOrder{Quantity: 1})
-	must(s.t, err)
+	placed := must.Get(s.buyer(buyer).Place(s.t.Context(), sale, key, api.PlaceOrder{Quantity: 1}))(s.t)
 	s.await("the order to be stored", func() bool {
 		o, err := s.admin.AdminOrder(s.t.Context(), placed.OrderID)
 		return err == nil && o.Status != sluice.Queued
@@ -115,8 +111,7 @@ func (s *shop) sound(sale sluice.SaleID) {
 		got, err := s.admin.AdminSale(s.t.Context(), sale)
 		return err == nil && got.Backlog == 0 && got.StoredTaken == got.Taken
 	})
-	report, err := s.admin.Audit(s.t.Context(), sale)
-	must(s.t, err)
+	report := must.Get(s.admin.Audit(s.t.Context(), sale))(s.t)
 	if !report.OK {
 		s.t.Errorf("audit of %s: %+v", sale, report.Checks)
 	}
@@ -131,8 +126,7 @@ func TestFixtures(t *testing.T) {
 			t.Run(name, func(t *testing.T) { write(t, create(t), filepath.Join("testdata", "current", name)) })
 		}
 	}
-	releases, err := os.ReadDir("testdata")
-	must(t, err)
+	releases := must.Get(os.ReadDir("testdata"))(t)
 	for _, release := range releases {
 		for name, create := range worlds {
 			t.Run(release.Name()+"/"+name, func(t *testing.T) {
@@ -145,39 +139,37 @@ func TestFixtures(t *testing.T) {
 
 // write makes a fixture.
 func write(t *testing.T, w world, fixture string) {
-	must(t, os.RemoveAll(fixture))
-	must(t, os.MkdirAll(fixture, 0o755))
+	must.Succeed(t, os.RemoveAll(fixture))
+	must.Succeed(t, os.MkdirAll(fixture, 0o755))
 	s, ctx := open(t, w.config), t.Context()
 	for sale, window := range map[sluice.SaleID]int64{phones: int64(sluice.MaxPaymentWindow.Seconds()), lamps: 1} {
-		_, err := s.admin.CreateSale(ctx, api.CreateSale{
+		must.Get(s.admin.CreateSale(ctx, api.CreateSale{
 			ID: api.Some(sale), SKU: "sku", Title: "手机 & lamps",
 			Price: api.Some(sluice.Money{Amount: 199900, Currency: "CNY"}),
 			Total: api.Value(int64(20)), MaxPerBuyer: api.Value(int64(2)),
 			OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))), PaymentWindowS: api.Some(window),
 			PaymentGraceS: api.Some(int64(0)),
-		})
-		must(t, err)
+		}))(t)
 	}
 	_, err := s.admin.ReplaceBuyers(ctx, phones, sluice.DenyList, strings.NewReader("mallory\n"))
-	must(t, err)
-	_, err = s.admin.CreateWebhook(ctx, api.CreateWebhook{
+	must.Succeed(t, err)
+	must.Get(s.admin.CreateWebhook(ctx, api.CreateWebhook{
 		URL: "https://shop.invalid/sluice", Description: "of the fixture",
-	})
-	must(t, err)
+	}))(t)
 	s.await("the sales to open", func() bool {
 		one, err1 := s.admin.Sale(ctx, phones)
 		two, err2 := s.admin.Sale(ctx, lamps)
 		return cmp.Or(err1, err2) == nil && one.State == sluice.StateOpen && two.State == sluice.StateOpen
 	})
 
-	cancel := func(o order) { _, err = s.buyer(o.Buyer).CancelOrder(ctx, o.ID); must(t, err) }
-	pay := func(o order) { _, err = s.admin.PayOrder(ctx, o.ID, "payment-"+string(o.Buyer)); must(t, err) }
+	cancel := func(o order) { _, err = s.buyer(o.Buyer).CancelOrder(ctx, o.ID); must.Succeed(t, err) }
+	pay := func(o order) { _, err = s.admin.PayOrder(ctx, o.ID, "payment-"+string(o.Buyer)); must.Succeed(t, err) }
 	var orders []order
 	for status, step := range map[sluice.Status]func(order){
 		sluice.Pending: func(order) {}, sluice.Cancelled: cancel, sluice.Paid: pay,
-		sluice.Refunded:  func(o order) { pay(o); _, err = s.admin.RefundOrder(ctx, o.ID); must(t, err) },
+		sluice.Refunded:  func(o order) { pay(o); _, err = s.admin.RefundOrder(ctx, o.ID); must.Succeed(t, err) },
 		sluice.RefundDue: func(o order) { cancel(o); pay(o) },
-		sluice.Rejected:  func(o order) { _, err = s.admin.RejectOrder(ctx, o.ID, "no such address"); must(t, err) },
+		sluice.Rejected:  func(o order) { _, err = s.admin.RejectOrder(ctx, o.ID, "no such address"); must.Succeed(t, err) },
 	} {
 		o := s.place(phones, sluice.BuyerID("buyer-"+fmt.Sprint(status)))
 		step(o)
@@ -201,9 +193,8 @@ func write(t *testing.T, w world, fixture string) {
 		p.save(t, fixture)
 	}
 	slices.SortFunc(orders, func(a, b order) int { return cmp.Compare(a.Status, b.Status) })
-	content, err := json.MarshalIndent(orders, "", "\t")
-	must(t, err)
-	must(t, os.WriteFile(filepath.Join(fixture, "orders.json"), content, 0o600))
+	content := must.Get(json.MarshalIndent(orders, "", "\t"))(t)
+	must.Succeed(t, os.WriteFile(filepath.Join(fixture, "orders.json"), content, 0o600))
 }
 
 // letter is the statement that adds a dead letter, which is nothing that can be stored.
@@ -222,8 +213,7 @@ func letter(store part) string {
 func (s *shop) events() (all []api.Event) {
 	s.t.Helper()
 	for after := ""; ; {
-		page, err := s.admin.Events(s.t.Context(), after, 1000)
-		must(s.t, err)
+		page := must.Get(s.admin.Events(s.t.Context(), after, 1000))(s.t)
 		if len(page.Events) == 0 {
 			return all
 		}
@@ -240,9 +230,9 @@ func read(t *testing.T, w world, fixture string) {
 		p.load(t, fixture)
 	}
 	content, err := os.ReadFile(filepath.Join(fixture, "orders.json"))
-	must(t, err)
+	must.Succeed(t, err)
 	var orders []order
-	must(t, json.Unmarshal(content, &orders))
+	must.Succeed(t, json.Unmarshal(content, &orders))
 	s, ctx := open(t, w.config), t.Context()
 	defer s.close()
 	s.await("the sale to be open", func() bool {
@@ -250,8 +240,7 @@ func read(t *testing.T, w world, fixture string) {
 		return err == nil && sale.State == sluice.StateOpen
 	})
 	for _, want := range orders {
-		got, err := s.admin.AdminOrder(ctx, want.ID)
-		must(t, err)
+		got := must.Get(s.admin.AdminOrder(ctx, want.ID))(t)
 		// A fixture grows old: what was pending expires.
 		if got.Status != want.Status && (want.Status != sluice.Pending || got.Status != sluice.Expired) ||
 			got.BuyerID != want.Buyer {

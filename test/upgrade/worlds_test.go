@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
 	_ "github.com/sluicehq/sluice/store/mysqlstore"
@@ -70,15 +71,13 @@ func (f folder) load(t *testing.T, fixture string) { copied(t, fixture, string(f
 
 func copied(t *testing.T, from, to string) {
 	t.Helper()
-	files, err := os.ReadDir(from)
-	must(t, err)
+	files := must.Get(os.ReadDir(from))(t)
 	for _, file := range files {
 		if strings.HasSuffix(file.Name(), "lock") {
 			continue
 		}
-		content, err := os.ReadFile(filepath.Join(from, file.Name()))
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(to, file.Name()), content, 0o600))
+		content := must.Get(os.ReadFile(filepath.Join(from, file.Name())))(t)
+		must.Succeed(t, os.WriteFile(filepath.Join(to, file.Name()), content, 0o600))
 	}
 }
 
@@ -86,13 +85,10 @@ func (f folder) run(t *testing.T, statement string) { f.in(t, "store.db", statem
 
 func (f folder) in(t *testing.T, file, statement string) {
 	t.Helper()
-	db, err := sql.Open("sqlite", filepath.Join(string(f), file))
-	must(t, err)
+	db := must.Get(sql.Open("sqlite", filepath.Join(string(f), file)))(t)
 	defer db.Close()
-	_, err = db.Exec(statement)
-	must(t, err)
-	_, err = db.Exec("PRAGMA wal_checkpoint(TRUNCATE)")
-	must(t, err)
+	must.Get(db.Exec(statement))(t)
+	must.Get(db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"))(t)
 }
 
 // postgres is the URL of a schema of a database. The fixture is a dump by pg_dump, of a
@@ -103,8 +99,7 @@ const fixtureSchema = "sluice_fixture"
 
 func (p postgres) schema(t *testing.T) (name, base string) {
 	t.Helper()
-	u, err := url.Parse(string(p))
-	must(t, err)
+	u := must.Get(url.Parse(string(p)))(t)
 	query := u.Query()
 	name = query.Get("search_path")
 	query.Del("search_path")
@@ -120,23 +115,20 @@ func (p postgres) save(t *testing.T, fixture string) {
 		return strings.HasPrefix(line, `\`) || strings.HasPrefix(line, "--") || strings.HasPrefix(line, "CREATE SCHEMA") ||
 			strings.HasPrefix(line, "SET ") || line == ""
 	})
-	must(t, os.WriteFile(filepath.Join(fixture, "postgres.sql"), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(fixture, "postgres.sql"), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
 
 func (p postgres) load(t *testing.T, fixture string) {
 	name, _ := p.schema(t)
-	dump, err := os.ReadFile(filepath.Join(fixture, "postgres.sql"))
-	must(t, err)
+	dump := must.Get(os.ReadFile(filepath.Join(fixture, "postgres.sql")))(t)
 	p.run(t, strings.ReplaceAll(string(dump), fixtureSchema, name))
 }
 
 func (p postgres) run(t *testing.T, statements string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), string(p))
-	must(t, err)
+	conn := must.Get(pgx.Connect(t.Context(), string(p)))(t)
 	defer conn.Close(t.Context())
-	_, err = conn.PgConn().Exec(t.Context(), statements).ReadAll()
-	must(t, err)
+	must.Get(conn.PgConn().Exec(t.Context(), statements).ReadAll())(t)
 }
 
 // mariadb is the URL of a database. The fixture is a dump by mariadb-dump.
@@ -144,8 +136,7 @@ type mariadb string
 
 func (m mariadb) config(t *testing.T) *mysql.Config {
 	t.Helper()
-	u, err := url.Parse(string(m))
-	must(t, err)
+	u := must.Get(url.Parse(string(m)))(t)
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = u.User.Username(), "tcp", u.Host, strings.TrimPrefix(u.Path, "/")
 	c.Passwd, _ = u.User.Password()
@@ -158,22 +149,19 @@ func (m mariadb) save(t *testing.T, fixture string) {
 	host, port, _ := strings.Cut(c.Addr, ":")
 	dump := output(t, "mariadb-dump", "--protocol=tcp", "--host="+host, "--port="+port, "--user="+c.User,
 		"--password="+c.Passwd, "--skip-comments", "--skip-add-locks", "--hex-blob", c.DBName)
-	must(t, os.WriteFile(filepath.Join(fixture, "mariadb.sql"), []byte(dump), 0o600))
+	must.Succeed(t, os.WriteFile(filepath.Join(fixture, "mariadb.sql"), []byte(dump), 0o600))
 }
 
 func (m mariadb) load(t *testing.T, fixture string) {
-	dump, err := os.ReadFile(filepath.Join(fixture, "mariadb.sql"))
-	must(t, err)
+	dump := must.Get(os.ReadFile(filepath.Join(fixture, "mariadb.sql")))(t)
 	m.run(t, string(dump))
 }
 
 func (m mariadb) run(t *testing.T, statements string) {
 	t.Helper()
-	db, err := sql.Open("mysql", m.config(t).FormatDSN())
-	must(t, err)
+	db := must.Get(sql.Open("mysql", m.config(t).FormatDSN()))(t)
 	defer db.Close()
-	_, err = db.Exec(statements)
-	must(t, err)
+	must.Get(db.Exec(statements))(t)
 }
 
 // redis is the address of a server. The fixture has what DUMP says of each key that does
@@ -182,39 +170,33 @@ type redis string
 
 func (r redis) do(t *testing.T, do func(c rueidis.Client)) {
 	t.Helper()
-	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{string(r)}, DisableCache: true})
-	must(t, err)
+	c := must.Get(rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{string(r)}, DisableCache: true}))(t)
 	defer c.Close()
 	do(c)
 }
 
 func (r redis) save(t *testing.T, fixture string) {
 	r.do(t, func(c rueidis.Client) {
-		keys, err := c.Do(t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice()
-		must(t, err)
+		keys := must.Get(c.Do(t.Context(), c.B().Keys().Pattern("*").Build()).AsStrSlice())(t)
 		dumps := map[string][]byte{}
 		for _, key := range keys {
-			ttl, err := c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64()
-			must(t, err)
+			ttl := must.Get(c.Do(t.Context(), c.B().Pttl().Key(key).Build()).AsInt64())(t)
 			if ttl < 0 {
-				dumps[key], err = c.Do(t.Context(), c.B().Dump().Key(key).Build()).AsBytes()
-				must(t, err)
+				dumps[key] = must.Get(c.Do(t.Context(), c.B().Dump().Key(key).Build()).AsBytes())(t)
 			}
 		}
-		content, err := json.MarshalIndent(dumps, "", "\t")
-		must(t, err)
-		must(t, os.WriteFile(filepath.Join(fixture, "redis.json"), content, 0o600))
+		content := must.Get(json.MarshalIndent(dumps, "", "\t"))(t)
+		must.Succeed(t, os.WriteFile(filepath.Join(fixture, "redis.json"), content, 0o600))
 	})
 }
 
 func (r redis) load(t *testing.T, fixture string) {
-	content, err := os.ReadFile(filepath.Join(fixture, "redis.json"))
-	must(t, err)
+	content := must.Get(os.ReadFile(filepath.Join(fixture, "redis.json")))(t)
 	var dumps map[string][]byte
-	must(t, json.Unmarshal(content, &dumps))
+	must.Succeed(t, json.Unmarshal(content, &dumps))
 	r.do(t, func(c rueidis.Client) {
 		for key, dump := range dumps {
-			must(t, c.Do(t.Context(), c.B().Restore().Key(key).Ttl(0).SerializedValue(string(dump)).Build()).Error())
+			must.Succeed(t, c.Do(t.Context(), c.B().Restore().Key(key).Ttl(0).SerializedValue(string(dump)).Build()).Error())
 		}
 	})
 }
@@ -230,11 +212,4 @@ func output(t *testing.T, program string, args ...string) string {
 		t.Fatalf("%s: %v\n%s", program, err, &failed)
 	}
 	return out.String()
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -31,10 +32,7 @@ func open[S Seller](t *testing.T, m Method) (S, []*servertest.RedisServer) {
 		all = append(all, servertest.StartRedis(t, args...))
 		on.Redis = append(on.Redis, all[i].Addr())
 	}
-	s, err := m.Open(t.Context(), on)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(m.Open(t.Context(), on))(t)
 	t.Cleanup(s.Close)
 	return s.(S), all
 }
@@ -86,9 +84,7 @@ func is(t *testing.T, redis *servertest.RedisServer, command, want string) {
 // buys has a buyer ask, and compares the answer.
 func buys(t *testing.T, s Seller, buyer string, want Answer) {
 	t.Helper()
-	if err := s.Expect(buyer); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.Expect(buyer))
 	got, err := s.Buy(t.Context(), buyer, "key-of-"+buyer)
 	if err != nil || got != want {
 		t.Errorf("%s: %q, %v; want %q", buyer, got, err, want)
@@ -97,9 +93,7 @@ func buys(t *testing.T, s Seller, buyer string, want Answer) {
 
 func warm(t *testing.T, s Seller, units int64) {
 	t.Helper()
-	if err := s.WarmUp(t.Context(), units); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, s.WarmUp(t.Context(), units))
 }
 
 // expect is for the results of a script.
@@ -114,19 +108,13 @@ func expect[N comparable](t *testing.T, what string, want N) func(got N, err err
 
 func stored(t *testing.T, s Seller) int64 {
 	t.Helper()
-	n, err := s.Stored(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(s.Stored(t.Context()))(t)
 	return n
 }
 
 func buyersOf(t *testing.T, s Seller) (all []string) {
 	t.Helper()
-	orders, err := s.Orders(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	orders := must.Get(s.Orders(t.Context()))(t)
 	for _, o := range orders {
 		all = append(all, o.Buyer)
 	}
@@ -135,9 +123,7 @@ func buyersOf(t *testing.T, s Seller) (all []string) {
 
 func exec(t *testing.T, b *base, statement string) {
 	t.Helper()
-	if _, err := b.db.Exec(t.Context(), statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(b.db.Exec(t.Context(), statement))(t)
 }
 
 // breakDatabase lets no order be stored until mend is called.
@@ -179,10 +165,7 @@ func TestEveryMethodSellsItsUnits(t *testing.T) {
 			group.Wait()
 			for i := 0; answers[SoldOut] == 0 && i < 10*units; i++ { // what buyers without the lock have left
 				buyer := fmt.Sprint("late-", i)
-				answer, err := s.Buy(t.Context(), buyer, "key-of-"+buyer)
-				if err != nil {
-					t.Fatal(err)
-				}
+				answer := must.Get(s.Buy(t.Context(), buyer, "key-of-"+buyer))(t)
 				answers[answer]++
 			}
 			if answers[Accepted] != units || answers[SoldOut] == 0 {
@@ -532,14 +515,9 @@ func TestSluiceAnswersARepeat(t *testing.T) {
 func TestRowIsLockedWhileItIsChecked(t *testing.T) {
 	s, _ := open[*row](t, rowMethod)
 	warm(t, s, 1)
-	tx, err := s.db.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(s.db.Begin(t.Context()))(t)
 	defer tx.Rollback(context.Background())
-	if _, err := tx.Exec(t.Context(), "UPDATE goods SET stock = 0"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(tx.Exec(t.Context(), "UPDATE goods SET stock = 0"))(t)
 	answer := make(chan Answer, 1)
 	go func() {
 		a, err := s.Buy(t.Context(), "a", "")
@@ -551,9 +529,7 @@ func TestRowIsLockedWhileItIsChecked(t *testing.T) {
 			WHERE wait_event_type = 'Lock' AND query LIKE '%goods%')`).Scan(&waits)
 		return err == nil && waits
 	})
-	if err := tx.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, tx.Commit(t.Context()))
 	if got := <-answer; got != SoldOut+"<nil>" && got != SoldOut+" <nil>" {
 		t.Errorf("%s, want %s", got, SoldOut)
 	}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // small is an adapter without a process.
@@ -34,9 +36,7 @@ const small = `{
 // A mistake in a file is found before anything starts: where it is, and what
 // would be right.
 func TestWrongAdapters(t *testing.T) {
-	if _, err := parseAdapter([]byte(small), map[string]string{"place": "http://127.0.0.1:2"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(parseAdapter([]byte(small), map[string]string{"place": "http://127.0.0.1:2"}))(t)
 	for _, c := range []struct{ old, with, want string }{
 		{`"name": "shop",`, `"name": "shop"`, `line 3: not JSON: invalid character '"' after object key:value pair`},
 		{`"name": "shop"`, `"title": "shop"`, `title: there is no such field; there are: about, answers, build, buy, crowd,`},
@@ -91,24 +91,15 @@ func TestWrongAdapters(t *testing.T) {
 // shopOf makes the shop of a file, with its place at the URL.
 func shopOf(t *testing.T, text, place string) *Shop {
 	t.Helper()
-	a, err := parseAdapter([]byte(text), map[string]string{"place": place})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(parseAdapter([]byte(text), map[string]string{"place": place}))(t)
 	a.Folder = t.TempDir()
-	s, err := a.Shop(t.TempDir(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(a.Shop(t.TempDir(), 1))(t)
 	return s
 }
 
 // The first rule that fits says what an answer means; what fits none is unknown.
 func TestAnswers(t *testing.T) {
-	a, err := parseAdapter([]byte(small), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := must.Get(parseAdapter([]byte(small), nil))(t)
 	for _, c := range []struct {
 		status int
 		body   string
@@ -283,17 +274,13 @@ func TestProcesses(t *testing.T) {
 		name: "server", folder: dir, log: filepath.Join(dir, "log"), env: os.Environ(),
 		line: []string{"sh", "-c", `test -e once || { touch once; echo crashed; exit 3; }; ` + parentAndChild},
 	}
-	if err := p.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.start(t.Context()))
 	defer p.kill()
 	child := awaitChild(t, dir)
 	p.mu.Lock()
 	was := p.cmd
 	p.mu.Unlock()
-	if err := p.kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.kill())
 	p.again(was)
 	if p.crashes != 1 || !strings.Contains(p.tail(), "crashed") {
 		t.Errorf("%d crashes%s", p.crashes, p.tail())
@@ -324,9 +311,7 @@ func TestWatchdog(t *testing.T) {
 		name: "server", folder: dir, log: filepath.Join(dir, "log"), env: os.Environ(),
 		line: []string{"sh", "-c", parentAndChild},
 	}
-	if err := p.start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, p.start(t.Context()))
 	defer p.kill()
 	child := awaitChild(t, dir)
 	p.mu.Lock()
@@ -337,10 +322,7 @@ func TestWatchdog(t *testing.T) {
 
 // Another program at a process's place would be asked, and judged.
 func TestAnotherProgramIsThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close()
 	dir := t.TempDir()
 	p := &process{
@@ -365,10 +347,7 @@ func await(t *testing.T, what string, holds func() bool) {
 
 // The document's adapter is right, and the document explains every field.
 func TestDocument(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/referee.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../../docs/referee.md"))(t)
 	_, example, _ := strings.Cut(string(text), "```json\n")
 	example, _, _ = strings.Cut(example, "```")
 	if _, err := parseAdapter([]byte(example), nil); err != nil {

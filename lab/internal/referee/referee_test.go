@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // judge judges a shop of one test in fake time.
@@ -62,10 +64,7 @@ func TestExactNumbers(t *testing.T) {
 				if shop.promiseRefused > 0 {
 					trial.Lost = 0 // who did not hear the refusal may have an order
 				}
-				v, err := judge(t, &shop, trial)
-				if err != nil {
-					t.Fatal(err)
-				}
+				v := must.Get(judge(t, &shop, trial))(t)
 				if got := counts(v); got != c.want {
 					t.Errorf("seed %d: got %v, want %v: %+v", seed, got, c.want, v)
 				}
