@@ -43,7 +43,7 @@ var list = []definition{
 		"the sale's policy `failed_allowed` and `failed_denied`"},
 	{"sluice_sale_taken_units", aGauge, "sale", "units of live orders, as counted by the ledger"},
 	{"sluice_sale_available_units", aGauge, "sale", "units that can be taken, as counted by the ledger"},
-	{"sluice_sale_fenced", aGauge, "sale", "1 while a sale waits for its [rebuild](#a-fenced-sale)"},
+	{"sluice_sale_fenced", aGauge, "sale", "1 while a sale waits for its [rebuild or recovery](#a-fenced-sale)"},
 	{"sluice_sale_backlog_entries", aGauge, "sale", "journal entries that are not stored yet"},
 	{"sluice_ledger_replica_up", aGauge, "", "with `ledger_replica`: 1 if the last reading of the replica succeeded"},
 	{"sluice_store_up", aGauge, "", "1 if the database has answered within the last seconds. While it is 0, the metrics " +

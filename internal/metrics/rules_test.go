@@ -141,8 +141,8 @@ var alerts = []alert{
 		nil,
 	},
 	{
-		"SluiceFenced", "sluice_sale_fenced", `max by (sale) (sluice_sale_fenced) == 1`, "30s", urgent, refusedClaims,
-		"a sale waits for its rebuild",
+		"SluiceFenced", "sluice_sale_fenced", `max by (sale) (sluice_sale_fenced) == 1`, "30s", urgent, "a-fenced-sale",
+		"a sale waits for its rebuild, or for a person who recovers it",
 		[]series{{`sluice_sale_fenced{sale="s"}`, "1x60"}},
 		map[string]string{"sale": "s"},
 	},
