@@ -148,16 +148,9 @@ func (a *app) reconcileCommand() *cobra.Command {
 	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		ids := []sluice.SaleID{sale}
-		if sale == "" {
-			sales, err := c.AdminSales(ctx)
-			if err != nil {
-				return err
-			}
-			ids = nil
-			for i := range sales {
-				ids = append(ids, sales[i].ID)
-			}
+		ids, err := salesToDo(ctx, c, sale, func(*api.AdminSale) bool { return true })
+		if err != nil {
+			return err
 		}
 		list := reconciled{Reports: []api.ReconcileReport{}}
 		for _, id := range ids {
@@ -169,6 +162,33 @@ func (a *app) reconcileCommand() *cobra.Command {
 		}
 		return a.printReconciled(list)
 	})
+}
+
+// salesToDo returns the sale that was asked for, or all that a command without --sale looks at.
+func salesToDo(
+	ctx context.Context, c *client.Client, asked sluice.SaleID, which func(*api.AdminSale) bool,
+) (ids []sluice.SaleID, err error) {
+	if asked != "" {
+		return []sluice.SaleID{asked}, nil
+	}
+	sales, err := c.AdminSales(ctx)
+	for i := range sales {
+		if which(&sales[i]) {
+			ids = append(ids, sales[i].ID)
+		}
+	}
+	return ids, err
+}
+
+// firstAndMore names the first of n orders, and how many more there are.
+func firstAndMore(orders []sluice.OrderID, n int64) string {
+	switch {
+	case len(orders) == 0:
+		return ""
+	case n == 1:
+		return string(orders[0])
+	}
+	return fmt.Sprintf("%s and %s more", orders[0], figures.Thousands(n-1))
 }
 
 // reconciled is what reconcile prints with --json.
@@ -188,11 +208,8 @@ func (a *app) printReconciled(list reconciled) error {
 				continue
 			}
 			said := strings.Join(d.Details, "; ")
-			if said == "" && len(d.Orders) > 0 {
-				said = string(d.Orders[0])
-				if d.Count > 1 {
-					said += fmt.Sprintf(" and %s more", figures.Thousands(d.Count-1))
-				}
+			if said == "" {
+				said = firstAndMore(d.Orders, d.Count)
 			}
 			rows = append(rows, []string{
 				string(r.SaleID), string(d.Class), figures.Thousands(d.Count), figures.Thousands(d.Repaired), said,

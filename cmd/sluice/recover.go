@@ -34,18 +34,11 @@ func (a *app) recoverCommand() *cobra.Command {
 	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "store it")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		ids := []sluice.SaleID{sale}
-		if sale == "" {
-			sales, err := c.AdminSales(ctx)
-			if err != nil {
-				return err
-			}
-			ids = nil
-			for i := range sales {
-				if strings.HasPrefix(sales[i].Fence, sluice.FenceOlder) {
-					ids = append(ids, sales[i].ID)
-				}
-			}
+		ids, err := salesToDo(ctx, c, sale, func(s *api.AdminSale) bool {
+			return strings.HasPrefix(s.Fence, sluice.FenceOlder)
+		})
+		if err != nil {
+			return err
 		}
 		list := recoveries{Sales: []sluice.Recovery{}}
 		for _, id := range ids {
@@ -76,14 +69,9 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 	for i := range list.Sales {
 		r := &list.Sales[i]
 		row := func(what string, of sluice.RecoveredOrders) {
-			said := ""
-			if of.Count > 0 {
-				said = string(of.Orders[0])
-			}
-			if of.Count > 1 {
-				said += fmt.Sprintf(" and %s more", figures.Thousands(of.Count-1))
-			}
-			rows = append(rows, []string{string(r.Sale), what, figures.Thousands(of.Count), said})
+			rows = append(rows, []string{
+				string(r.Sale), what, figures.Thousands(of.Count), firstAndMore(of.Orders, of.Count),
+			})
 		}
 		switch {
 		case r.Why == "":
