@@ -3,7 +3,6 @@ package sluice
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // Role is what an admin may do. Each role may do what those before it may.
@@ -47,36 +46,6 @@ type AdminKey struct {
 	Key    string // the key, at least 16 characters
 	SHA256 string // or its SHA-256 in hexadecimal, so that the settings hold no secret
 	File   string // or the path of a file that holds the key, and nothing else
-}
-
-// AdminAction is one request by which an admin changed something, or tried to
-// without being allowed to, as it is kept for ever.
-type AdminAction struct {
-	ID int64     // given by the store; grows
-	At time.Time // by the store's clock
-
-	By      string // the name of the key; "buyer:" and the buyer's id if it was a buyer's token
-	Route   string // the pattern of the route: "POST /v1/admin/sales/{sale}/pause"
-	Path    string // as it was asked for
-	Sale    SaleID // if it was about one
-	Order   OrderID
-	Status  int    // of HTTP; 403: it was refused
-	Code    string // of the problem; empty if it was done
-	Request string // the request's id
-	Address string // where it came from
-	Node    string // the server that answered
-}
-
-// AdminStore keeps what admins did.
-type AdminStore interface {
-	// RecordAdminAction adds one; ID and At are the store's to give. Texts are
-	// cut to 255 bytes and made valid UTF-8, so that no request is too strange
-	// to be recorded.
-	RecordAdminAction(ctx context.Context, action AdminAction) error
-	// AdminActions returns a page of up to limit (1 to MaxPage) actions, the newest
-	// first, and the cursor of the next page, empty after the last. The cursor is
-	// that of the page before, empty for the first. ErrBadCursor.
-	AdminActions(ctx context.Context, limit int, cursor string) (page []AdminAction, next string, err error)
 }
 
 // Control is what operators do to a sale. Every change is written to the store

@@ -32,7 +32,7 @@ type Claim struct {
 }
 
 // Validate says what is wrong with the claim. Ledgers rely on it: a claim that
-// passes needs no escaping in the journal's line format (see AppendClaim).
+// passes needs no escaping in the journal's line format (port.AppendClaim).
 func (c *Claim) Validate() error {
 	if err := c.Buyer.Validate(); err != nil {
 		return err

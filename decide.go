@@ -84,3 +84,17 @@ func (t *Terms) Reopens(terms *Terms, taken int64, now time.Time) Code {
 	}
 	return 0
 }
+
+// RefusalLease is how long a server may repeat, without asking the ledger, a
+// refusal it has read there (sold out, closed, paused, not open). In return
+// what the ledger reopens has a cooldown of the same length before it accepts
+// again: by then no server still repeats the old refusal, so a claim accepted
+// on one server is never refused by another that has not heard yet (I4).
+const RefusalLease = 500 * time.Millisecond
+
+// InCooldown reports whether a cooldown that ends at until lasts at now. One that
+// would last longer than RefusalLease is over: the ledger's clock has been set
+// back since, and the sale must not stand still for as long.
+func InCooldown(now, until time.Time) bool {
+	return now.Before(until) && !until.After(now.Add(RefusalLease))
+}

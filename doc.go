@@ -1,13 +1,13 @@
-// Package sluice is the domain of Sluice, a flash-sale engine: the nouns, the
-// ports and the rules that every ledger, store and server keeps. It imports
-// only the standard library; everything else imports it.
+// Package sluice is the domain of Sluice, a flash-sale engine: the nouns and the
+// rules that every ledger, store and server keeps. It imports only the standard
+// library; everything else imports it.
 //
 // # The way of a claim
 //
 // A buyer's claim passes the gate and the batcher (package admission), is
-// decided by a [Ledger] together with hundreds of others in one atomic step,
+// decided by a ledger together with hundreds of others in one atomic step,
 // and, when accepted, is in the ledger's journal from that instant on. The
-// pipeline carries journal entries into a [Store], where each becomes exactly
+// pipeline carries journal entries into a store, where each becomes exactly
 // one order. The audit recomputes the invariants from both.
 //
 // # Invariants

@@ -22,9 +22,6 @@ var (
 	ErrNoTotal            = errors.New("the sale has no total")
 	ErrBelowTaken         = errors.New("the total would be below the units already taken")
 	ErrBadCursor          = errors.New("the cursor is not one of ours")
-	ErrNotLoaded          = errors.New("the ledger does not hold the sale")
-	ErrOtherLedger        = errors.New("another ledger decides about the sale")
-	ErrStaleEpoch         = errors.New("another epoch of the sale is in force")
 	// ErrRefusesWrites: the ledger does not write now, since its disk or memory is
 	// full, or it is a replica. Nothing was written, and nothing decided.
 	ErrRefusesWrites = errors.New("the ledger refuses to write")
@@ -37,13 +34,8 @@ var (
 	// ErrLoweringWaits is an ErrTotalUndecided: a lower total waits for the ledger,
 	// and until it has decided the total changes neither down nor up.
 	ErrLoweringWaits = fmt.Errorf("a lower total waits for the ledger: %w", ErrTotalUndecided)
-	// ErrSaleLive: the sale is loaded and not fenced; loading it again would
-	// forget claims that only the ledger knows.
-	ErrSaleLive = errors.New("the sale is live in the ledger")
 	// ErrRestockReused: a restock with this id, but of other units, was made.
 	ErrRestockReused = errors.New("this restock id was used with another delta")
-	// ErrUnchanged: the sales are as they were when they were last read (SalesDigest).
-	ErrUnchanged = errors.New("nothing has changed")
 	// ErrArchived: the sale is over for good, and no longer changes.
 	ErrArchived = errors.New("the sale is archived")
 	// ErrNoErasureKey: the store was given no key for the pseudonyms of erased buyers.
@@ -56,47 +48,12 @@ var (
 	ErrStoreBusy = errors.New("the store is busy")
 	// ErrStoreFull is an ErrStoreBusy that an operator can end.
 	ErrStoreFull = fmt.Errorf("the store's disk is full: %w", ErrStoreBusy)
-	// ErrUnstorable: the database refused what was to be written for what it is: by a
-	// constraint, a trigger, or a type. Nothing was changed. The same call fails until
-	// the database's rules change, and then succeeds.
-	ErrUnstorable = errors.New("the database refuses to store this")
 	// ErrAuditBusy: other audits or reconciliations have run on this server for too
 	// long to wait any longer.
 	ErrAuditBusy = errors.New("another audit or reconciliation is running on this server")
 	// ErrInUse: another process owns the file or folder.
 	ErrInUse = errors.New("in use by another process")
 )
-
-// ConflictError is evidence that a ledger lost data and gave the same place,
-// claim or order id twice: a stored order disagrees with a journal entry that
-// is not its redelivery.
-type ConflictError struct {
-	Entry  string // id of the journal entry
-	Order  OrderID
-	Detail string // what disagrees
-}
-
-func (e *ConflictError) Error() string {
-	return fmt.Sprintf("entry %s, order %s: %s", e.Entry, e.Order, e.Detail)
-}
-
-// EpochError says that a ledger has seen a later epoch of a sale than that of a
-// load. It is ErrStaleEpoch.
-type EpochError struct{ Seen int64 }
-
-func (e *EpochError) Error() string {
-	return fmt.Sprintf("the ledger has seen epoch %d of the sale", e.Seen)
-}
-
-func (e *EpochError) Unwrap() error { return ErrStaleEpoch }
-
-// DamageError says that a ledger cannot read the records of these buyers (the
-// first hundred); all others were read. A rebuild takes theirs from the store.
-type DamageError struct{ Buyers []BuyerID }
-
-func (e *DamageError) Error() string {
-	return fmt.Sprintf("the records of %d buyers are damaged, the first of %q", len(e.Buyers), e.Buyers[0])
-}
 
 // EventsGoneError says that events which were asked for are deleted.
 type EventsGoneError struct{ First int64 } // the first one that the feed still has

@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
@@ -126,7 +125,7 @@ func (e *Event) Subject() string {
 // ID names the event: its number, and a digest of what it is. So a receiver
 // that has seen an event of a store which was then replaced by an older copy
 // does not mistake another event of the same number for it. Erasing a buyer
-// (ErasureStore) changes nothing that is in the digest.
+// changes nothing that is in the digest.
 func (e *Event) ID() string {
 	digest := sha256.Sum256(fmt.Appendf(nil, "%s\n%s\n%d", e.Type, e.Subject(), e.At.UnixMilli()))
 	return eventPrefix + strconv.FormatInt(e.Seq, 10) + "_" + hex.EncodeToString(digest[:4])
@@ -143,26 +142,6 @@ func ParseEventID(id string) (seq int64, ok bool) {
 		return 0, false
 	}
 	return seq, true
-}
-
-// EventStore is the feed of events. Whatever is committed gets its number a
-// little later, by NumberEvents, so that storing orders costs nothing for it;
-// nothing is skipped, and nothing is numbered twice.
-type EventStore interface {
-	// NumberEvents gives the next numbers to what was committed and has none,
-	// about limit of each kind, and returns how many: fewer than limit only if no
-	// more was there when it began, or changes whose orders have no number yet. Several
-	// servers may call it at the same time: they follow each other.
-	NumberEvents(ctx context.Context, limit int) (int, error)
-
-	// Events returns up to limit events (1 to MaxPage) numbered after this one,
-	// in order; fewer only at the end of the feed. ErrBadCursor if after is
-	// negative, or beyond the last number: then the store is an older copy. An
-	// *EventsGoneError if the event after it is deleted.
-	Events(ctx context.Context, after int64, limit int) ([]Event, error)
-
-	// LastEvent returns the last number given, 0 if there is none.
-	LastEvent(ctx context.Context) (int64, error)
 }
 
 // WebhookID names a webhook: "wh_" and 24 hex digits.
@@ -292,83 +271,5 @@ type Delivery struct {
 	UpdatedAt  time.Time
 }
 
-// Progress is what a sender has done for a webhook.
-type Progress struct {
-	// The events after From, up to To, are dealt with; both are the cursor if
-	// there was none.
-	From, To int64
-	// Kept are those of them that were not delivered.
-	Kept []Delivery
-	// Tried are kept deliveries that have been tried, as they were.
-	Tried []Tried
-
-	Delivered int64 // how many reached the receiver
-	// The webhook's health from now on.
-	Failures    int
-	RetryAt     time.Time // zero: at any time
-	LastSuccess time.Time // zero: no change; so of the next two
-	LastFailure time.Time
-	LastError   string
-	// Recovered makes all that is pending due at once.
-	Recovered bool
-}
-
-// Tried is a kept delivery that has been tried: Delivery as it was, and After
-// as it is now, unless it is Done and goes.
-type Tried struct {
-	Delivery
-	Done  bool
-	After Delivery
-}
-
-// WebhookStore keeps webhooks, and what has not been delivered to them.
-type WebhookStore interface {
-	// CreateWebhook adds a valid webhook, and returns it with its times and
-	// cursor: it gets the events that are numbered from now on.
-	CreateWebhook(ctx context.Context, w Webhook) (Webhook, error)
-	// SealSecrets keeps the secrets of webhooks encrypted from now on, and those
-	// that are there in clear as well. It returns how many stay in clear: all
-	// that are, if key is empty. An error names those that are sealed with
-	// another key; it leaves them as they are. Pseudonyms (ErasureStore) are made
-	// with the same key. It is called before other methods.
-	SealSecrets(ctx context.Context, key string) (clear int, err error)
-	// Webhooks returns all of them, by creation.
-	Webhooks(ctx context.Context) ([]Webhook, error)
-	// Webhook returns one. ErrWebhookNotFound.
-	Webhook(ctx context.Context, id WebhookID) (Webhook, error)
-	// DeleteWebhook deletes one, with what is kept for it. ErrWebhookNotFound.
-	DeleteWebhook(ctx context.Context, id WebhookID) error
-	// EnableWebhook lets a disabled webhook go on where it was; it also forgets
-	// its failures, so that the next attempt is at once. DisableWebhook stops
-	// it; the first reason stands. ErrWebhookNotFound.
-	EnableWebhook(ctx context.Context, id WebhookID) (Webhook, error)
-	DisableWebhook(ctx context.Context, id WebhookID, why string) (Webhook, error)
-
-	// Advance records progress, in one transaction. It reports false, and
-	// nothing is written, if the webhook is gone or its cursor is not From:
-	// then another has sent as well.
-	Advance(ctx context.Context, id WebhookID, p Progress) (bool, error)
-	// DueDeliveries returns up to limit pending deliveries whose time has come,
-	// by the store's clock, and that are the earliest pending ones of their
-	// subjects; by event.
-	DueDeliveries(ctx context.Context, id WebhookID, limit int) ([]Delivery, error)
-	// HeldSubjects returns those of the subjects that have a pending delivery.
-	HeldSubjects(ctx context.Context, id WebhookID, subjects []string) ([]string, error)
-
-	// Deliveries returns up to limit kept deliveries of events after a number,
-	// in this state or in any if it is empty; by event.
-	Deliveries(ctx context.Context, id WebhookID, state DeliveryState, after int64, limit int) ([]Delivery, error)
-	// CountDeliveries counts what is kept for a webhook.
-	CountDeliveries(ctx context.Context, id WebhookID) (pending, failed int64, err error)
-	// ReplayFailed makes all failed deliveries pending and due, as if they had
-	// never been tried, and returns how many. ErrWebhookNotFound.
-	ReplayFailed(ctx context.Context, id WebhookID) (int64, error)
-	// ReplayEvent does so with one event, delivered before or not.
-	// ErrWebhookNotFound; ErrEventNotFound if the cursor is before it: then it
-	// is yet to be sent; *EventsGoneError if it is deleted.
-	ReplayEvent(ctx context.Context, id WebhookID, event int64, subject string) error
-	// ReplayFrom sets the cursor back, so that this event and all after it are
-	// sent (again), and forgets what is kept of them. ErrWebhookNotFound;
-	// ErrEventNotFound if the cursor is before it; *EventsGoneError.
-	ReplayFrom(ctx context.Context, id WebhookID, event int64) error
-}
+// LatestEvent, in place of an event's id, is the last event there is.
+const LatestEvent = "latest"

@@ -1,11 +1,6 @@
 package sluice
 
-import (
-	"context"
-	"errors"
-	"iter"
-	"time"
-)
+import "errors"
 
 // ListKind names one of a sale's two lists of buyers.
 type ListKind string
@@ -18,51 +13,14 @@ const (
 	DenyList  ListKind = "deny"
 )
 
-// MaxListed is the most buyers that a list can hold. A server keeps eight
-// bytes of each in memory.
-const MaxListed = 5_000_000
-
-// MaxDeletedBuyers is the most buyers on its lists with which a sale can be deleted: they
-// go in one transaction.
-const MaxDeletedBuyers = 10_000
-
-// BuyerList is one list of a sale as a whole. A list that was never uploaded
-// does not exist, which is the same as one without buyers.
-type BuyerList struct {
-	Sale       SaleID
-	Kind       ListKind
-	Generation int64 // changes with every upload, and only grows
-	Size       int64 // buyers on it
-	UpdatedAt  time.Time
-}
-
 // Errors of lists.
 var (
 	// ErrListSuperseded: another upload of the same list began later and has
 	// taken its place.
 	ErrListSuperseded = errors.New("another upload of this list, which began later, has taken its place")
-	// ErrListTooLong: more than MaxListed buyers.
+	// ErrListTooLong: more buyers than a list can hold.
 	ErrListTooLong = errors.New("the list is too long")
 )
-
-// ListStore keeps the lists. A list is only ever replaced as a whole.
-type ListStore interface {
-	// ReplaceList makes these buyers the list: all of them at one moment, when
-	// the last one is stored, and until then the old list holds. Buyers that
-	// are duplicated count once; none makes an empty list. An error from the
-	// sequence is returned as it is, and the old list stays. Other errors:
-	// ErrSaleNotFound, ErrListSuperseded, ErrListTooLong.
-	ReplaceList(ctx context.Context, sale SaleID, kind ListKind, buyers iter.Seq2[BuyerID, error]) (BuyerList, error)
-
-	// Lists returns all lists of all sales, by sale and kind. It is cheap:
-	// servers ask every second.
-	Lists(ctx context.Context) ([]BuyerList, error)
-
-	// Listed returns up to limit buyers of a list after this one, in the order
-	// of their bytes. Of a generation that has been replaced some or all may
-	// be missing.
-	Listed(ctx context.Context, list BuyerList, after BuyerID, limit int) ([]BuyerID, error)
-}
 
 // Valid reports whether there is such a list.
 func (k ListKind) Valid() bool { return k == AllowList || k == DenyList }

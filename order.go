@@ -1,7 +1,6 @@
 package sluice
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"slices"
@@ -82,23 +81,6 @@ func (o *Order) Due() Money {
 		due.Amount = o.Price.Amount * o.Quantity
 	}
 	return due
-}
-
-// Record returns the claim that the order came from.
-func (o *Order) Record() Record {
-	return Record{
-		Claim: Claim{Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Order: o.ID, Meta: o.Meta},
-		Sale:  o.Sale, Epoch: o.Epoch, Seq: o.Seq, Terms: o.Terms, At: o.AcceptedAt, Live: o.Status.Live(),
-		Unpaid: o.Unpaid,
-	}
-}
-
-// AsOrder returns the order that the record will become, as it is while queued.
-func (r *Record) AsOrder(price Money) Order {
-	return Order{
-		ID: r.Claim.Order, Sale: r.Sale, Buyer: r.Buyer, Key: r.Key, Quantity: r.Quantity, Meta: r.Meta, Price: price,
-		Status: Queued, Epoch: r.Epoch, Seq: r.Seq, Terms: r.Terms, AcceptedAt: r.At,
-	}
 }
 
 // Action is what happens to a stored order.
@@ -271,86 +253,6 @@ func (e *ExtensionError) Error() string {
 // String is the amount in minor units, and the currency.
 func (m Money) String() string { return fmt.Sprintf("%d %s", m.Amount, m.Currency) }
 
-// Release is the way of an ended order's units back to the ledger. It is
-// written with the ending, in the same transaction, and stamped with the epoch
-// of that moment: a ledger of a later epoch has counted the ending when it was
-// loaded (I6).
-type Release struct {
-	Order    OrderID
-	Sale     SaleID
-	Buyer    BuyerID
-	Key      Key
-	Quantity int64
-	Epoch    int64
-	Unpaid   bool // the order ended unpaid: it counts against Terms.MaxUnpaid
-}
-
-// Released says what a ledger did with releases.
-type Released struct {
-	Applied int // their units are for sale again
-	Before  int // applied before, or of an older epoch: nothing changed
-	// Unknown are orders that the ledger has no accepted claim for, although
-	// it holds the sale under the same epoch: it has lost them.
-	Unknown []OrderID
-}
-
-// SettleStore is the part of a store that ends orders.
-type SettleStore interface {
-	// Change takes an action on a stored order, as Status.Step says, by one
-	// conditional update and the store's clock: of two that race, one wins and
-	// the other finds the outcome. In the same transaction it writes the
-	// history, and, when units return, lowers the sale's taken and writes the
-	// release. A repeat returns the order as it is.
-	//
-	// A payment belongs to one order, over all servers (but for those that were
-	// recorded before there was this rule, and those that are erased or deleted). One that is
-	// refused is kept in the history, since money may have moved.
-	//
-	// Extend moves ExpiresAt and KeepUntil, never back: to a deadline that the order
-	// has already, or has passed, it changes nothing.
-	//
-	// Errors: ErrOrderNotFound, but ErrOrderQueued in a sale that is fenced, since a
-	// rebuild may bring the order back; *OrderStateError, *PaymentConflictError,
-	// *PaymentAmountError, *ExtensionError.
-	Change(ctx context.Context, change Change) (Order, error)
-
-	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
-	// returns how many of each sale, also with an error. Until, if given, is called
-	// in the transaction with the store's clock, and must not block: orders kept
-	// until after the moment that it returns stay, and those of a sale that is fenced as
-	// FenceOlder. Several servers may call ExpireDue at the same time.
-	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[SaleID]int, error)
-
-	// History returns the changes of an order, the first one first. The order
-	// having been stored is the first.
-	History(ctx context.Context, order OrderID) ([]HistoryEntry, error)
-
-	// GiveReleases hands up to limit releases of one sale to give, and forgets
-	// them when it returns nil. Releases in other hands are passed over. If the
-	// server dies in between they are handed out again (I6: the ledger applies
-	// each once). It returns how many were given.
-	GiveReleases(ctx context.Context, limit int, give func(sale SaleID, releases []Release) error) (int, error)
-
-	// PendingReleases counts the releases of a sale that wait.
-	PendingReleases(ctx context.Context, sale SaleID) (int64, error)
-}
-
-// Releaser is the part of a ledger that takes units back.
-type Releaser interface {
-	// Release ends the accepted claims of these orders: their units are for
-	// sale again, and count no longer for their buyers (but for MaxOrders,
-	// which counts ended claims too). Each is applied once, however often it
-	// comes and in whatever order (I6). The claims stay on record (I4).
-	//
-	// Releases of an epoch older than the ledger's change nothing. A release
-	// of a newer epoch, or of a fenced sale: ErrStaleEpoch; a sale that is not
-	// loaded: ErrNotLoaded. Then, and after any other error, give them again
-	// later.
-	//
-	// If the sale was sold out, a cooldown of RefusalLease begins.
-	Release(ctx context.Context, sale SaleID, releases []Release) (Released, error)
-}
-
 // Remains is what is kept of the deleted orders of a sale.
 type Remains struct {
 	At         time.Time `json:"-"`                     // when the last one was deleted; zero before
@@ -393,3 +295,15 @@ func (r *Remains) Live() (units int64) {
 	}
 	return units
 }
+
+// OrderFilter selects orders; empty fields select all.
+type OrderFilter struct {
+	Sale   SaleID
+	Buyer  BuyerID
+	Status Status
+	Limit  int    // page size, 1 to MaxPage
+	Cursor string // from the page before, of the same filter; empty for the first
+}
+
+// MaxPage is the largest page of orders.
+const MaxPage = 1000

@@ -191,3 +191,34 @@ func (r *RecoveredOrders) Add(order OrderID) {
 		r.Orders = append(r.Orders, order)
 	}
 }
+
+// Erased counts what was erased, and says what waits.
+type Erased struct {
+	Orders      int64         `json:"orders"`
+	DeadLetters int64         `json:"dead_letters"`
+	Actions     int64         `json:"admin_actions"`
+	Waits       []ErasureWait `json:"waiting"` // empty: all is erased
+}
+
+// ErasureWait is a sale in which something of a buyer is not erased yet, and why.
+type ErasureWait struct {
+	Sale SaleID        `json:"sale_id"`
+	Why  ErasureReason `json:"reason"`
+}
+
+// ErasureReason is why something of a buyer is not erased yet.
+type ErasureReason string
+
+// The reasons. The ledger holds a sale that is not archived, and decides by what
+// it holds; a refund needs the payment's id.
+const (
+	NotArchived ErasureReason = "not_archived"
+	OnList      ErasureReason = "on_list" // of a sale that is not archived
+	OwedRefund  ErasureReason = "refund_due"
+
+	// Why orders, and not buyers, stay (docs/personal-data.md). The newest order of the store stays until there is
+	// a newer one.
+	DeadLetterOpen ErasureReason = "dead_letter"
+	RecentEvents   ErasureReason = "recent_events" // which the feed still has
+	NewestOrder    ErasureReason = "newest_order"
+)

@@ -35,7 +35,7 @@ type Sale struct {
 	Rules Rules // what the layers before the ledger ask of buyers
 
 	// Epoch counts the loads of the sale into a ledger; 0 before the first.
-	// LoadedEpoch follows it once the load is complete (see Store.BeginLoad).
+	// LoadedEpoch follows it once the load is complete.
 	Epoch       int64
 	LoadedEpoch int64
 	// Fence says why claims are refused as unavailable until the sale is
@@ -57,7 +57,7 @@ type Sale struct {
 	UpdatedAt  time.Time
 	ArchivedAt time.Time // zero unless archived: the ledger has forgotten the sale
 
-	// Remains is what is kept of orders that are deleted (ErasureStore.PurgeOlder); nil
+	// Remains is what is kept of orders that are deleted (docs/personal-data.md); nil
 	// unless some are.
 	Remains *Remains `json:"-"`
 }

@@ -6,21 +6,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // attendance watches whether the ledger has the replicas that claims wait for: before a sale
 // opens there is no claim by which an operator would see that they are missing.
 type attendance struct {
-	ledger sluice.AttendedLedger
+	ledger port.AttendedLedger
 	log    *slog.Logger
 	last   atomic.Pointer[error] // what the last look has found
 }
 
 // newAttendance returns nil if claims wait for no replicas.
-func newAttendance(ledger sluice.Ledger, c *Config) *attendance {
-	attended, ok := sluice.As[sluice.AttendedLedger](ledger)
+func newAttendance(ledger port.Ledger, c *Config) *attendance {
+	attended, ok := port.As[port.AttendedLedger](ledger)
 	if !ok || c.WaitReplicas <= 0 {
 		return nil
 	}

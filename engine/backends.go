@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The URLs of the drivers that come with the engine.
@@ -90,7 +91,7 @@ func (c *Config) checkLedger() error {
 		}
 		return nil
 	}
-	driver := sluice.LedgerDriverOf(c.Ledger)
+	driver := port.LedgerDriverOf(c.Ledger)
 	if path, ok := sqlitePath(c.Ledger); driver == nil || ok && path == "" {
 		return unknown("ledger", c.Ledger, ledgerURLs)
 	}
@@ -100,14 +101,14 @@ func (c *Config) checkLedger() error {
 	if driver.OpenReplica == nil {
 		return fmt.Errorf("ledger_replica: a ledger in Redis has replicas, %q has none", auth.Redact(c.Ledger))
 	}
-	if sluice.LedgerDriverOf(c.LedgerReplica) != driver {
+	if port.LedgerDriverOf(c.LedgerReplica) != driver {
 		return unknown("ledger_replica", c.LedgerReplica, redisURLs)
 	}
 	return nil
 }
 
 func (c *Config) checkStore() error {
-	driver := sluice.StoreDriverOf(c.Store)
+	driver := port.StoreDriverOf(c.Store)
 	if path, ok := sqlitePath(c.Store); driver == nil || ok && path == "" {
 		return unknown("store", c.Store, storeURLs)
 	}
@@ -120,11 +121,11 @@ func (c *Config) checkStore() error {
 
 // backends are ledger and store, and the drivers that have opened them.
 type backends struct {
-	ledger       sluice.Ledger
-	store        sluice.Store
-	replica      sluice.LedgerReplica // nil if there is none
-	ledgerDriver *sluice.LedgerDriver
-	storeDriver  *sluice.StoreDriver
+	ledger       port.Ledger
+	store        port.Store
+	replica      port.LedgerReplica // nil if there is none
+	ledgerDriver *port.LedgerDriver
+	storeDriver  *port.StoreDriver
 	silent       bool // the store did not answer when it was opened
 }
 
@@ -134,11 +135,11 @@ func (e *Engine) openBackends(ctx context.Context) (err error) {
 	if err := e.cfg.Check(); err != nil {
 		return err
 	}
-	e.storeDriver = sluice.StoreDriverOf(e.cfg.Store)
-	e.ledgerDriver = &sluice.LedgerDriver{Kind: inStore}
+	e.storeDriver = port.StoreDriverOf(e.cfg.Store)
+	e.ledgerDriver = &port.LedgerDriver{Kind: inStore}
 	if e.cfg.Ledger != inStore {
-		e.ledgerDriver = sluice.LedgerDriverOf(e.cfg.Ledger)
-		o := sluice.LedgerOptions{Node: e.node, WaitReplicas: e.cfg.WaitReplicas}
+		e.ledgerDriver = port.LedgerDriverOf(e.cfg.Ledger)
+		o := port.LedgerOptions{Node: e.node, WaitReplicas: e.cfg.WaitReplicas}
 		if e.ledger, err = orNil(e.ledgerDriver.Open(ctx, e.cfg.Ledger, o)); err != nil {
 			return err
 		}
@@ -156,7 +157,7 @@ func (e *Engine) openBackends(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	if _, replicated := sluice.As[sluice.ConfirmingLedger](e.ledger); e.cfg.WaitReplicas > 0 && !replicated {
+	if _, replicated := port.As[port.ConfirmingLedger](e.ledger); e.cfg.WaitReplicas > 0 && !replicated {
 		return fmt.Errorf("wait_replicas: a ledger in Redis has replicas, %q has none", auth.Redact(e.cfg.Ledger))
 	}
 	return nil
@@ -211,7 +212,7 @@ func (b *backends) asking(ctx context.Context) (context.Context, context.CancelF
 // started has had none: the store, in which each server writes all the time, tells
 // when there is reason to try.
 func (e *Engine) refuses(ctx context.Context) error {
-	if ledger, ok := sluice.As[sluice.RefusingLedger](e.ledger); ok {
+	if ledger, ok := port.As[port.RefusingLedger](e.ledger); ok {
 		if why := ledger.Refuses(e.store.Ping(ctx) != nil); why != nil {
 			return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, why)
 		}
@@ -249,8 +250,8 @@ func (e *Engine) warn(ctx context.Context) {
 }
 
 // risks are the settings of the ledger that can lose accepted claims.
-func (e *Engine) risks(ctx context.Context) ([]sluice.SettingRisk, error) {
-	ledger, ok := sluice.As[sluice.Risky](e.ledger)
+func (e *Engine) risks(ctx context.Context) ([]port.SettingRisk, error) {
+	ledger, ok := port.As[port.Risky](e.ledger)
 	if !ok {
 		return nil, nil
 	}

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -105,12 +105,12 @@ func notEmbedded(cfg Config) error {
 	}
 	text := "a backup copies an embedded ledger and store only. Copy the ledger first, then the store, with their own " +
 		"tools: "
-	if d := sluice.LedgerDriverOf(cfg.Ledger); d.Kind == "redis" {
+	if d := port.LedgerDriverOf(cfg.Ledger); d.Kind == "redis" {
 		text += "Redis: copy its append-only folder or run redis-cli --rdb; "
 	} else {
 		text += "the embedded ledger: stop the server and copy its file; "
 	}
-	switch sluice.StoreDriverOf(cfg.Store).Kind {
+	switch port.StoreDriverOf(cfg.Store).Kind {
 	case "postgres":
 		text += "PostgreSQL: pg_dump"
 	case "mysql":

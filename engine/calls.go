@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // What follows is for programs that embed Sluice and call it without HTTP.
@@ -102,7 +103,7 @@ const listening = 250 * time.Millisecond
 func (e *Engine) Events(ctx context.Context, after string) iter.Seq2[sluice.Event, error] {
 	return func(yield func(sluice.Event, error) bool) {
 		for after := after; ctx.Err() == nil; { // a second loop begins there again
-			events, next, err := sluice.EventsAfter(ctx, e.store, after, sluice.MaxPage)
+			events, next, err := port.EventsAfter(ctx, e.store, after, sluice.MaxPage)
 			if ctx.Err() != nil {
 				return
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
 	_ "github.com/sluicehq/sluice/store/mysqlstore"
@@ -16,36 +17,36 @@ import (
 
 // wrappedLedger and wrappedStore are those of a program that adds something to another one.
 type (
-	wrappedLedger struct{ sluice.Ledger }
-	wrappedStore  struct{ sluice.Store }
+	wrappedLedger struct{ port.Ledger }
+	wrappedStore  struct{ port.Store }
 )
 
-func (l wrappedLedger) Unwrap() sluice.Ledger { return l.Ledger }
-func (s wrappedStore) Unwrap() sluice.Store   { return s.Store }
+func (l wrappedLedger) Unwrap() port.Ledger { return l.Ledger }
+func (s wrappedStore) Unwrap() port.Store   { return s.Store }
 
 // inner is the URL of what is wrapped: wrapped+redis://h is redis://h in another one.
 func inner(url string) string { return strings.TrimPrefix(url, "wrapped+") }
 
 func init() {
-	sluice.RegisterLedger(sluice.LedgerDriver{
+	port.RegisterLedger(port.LedgerDriver{
 		Kind: "wrapped", Schemes: []string{"wrapped+sqlite", "wrapped+redis"},
-		Open: func(ctx context.Context, url string, o sluice.LedgerOptions) (sluice.Ledger, error) {
-			l, err := sluice.LedgerDriverOf(inner(url)).Open(ctx, inner(url), o)
+		Open: func(ctx context.Context, url string, o port.LedgerOptions) (port.Ledger, error) {
+			l, err := port.LedgerDriverOf(inner(url)).Open(ctx, inner(url), o)
 			return wrappedLedger{l}, err
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyLedger, error) {
-			return sluice.LedgerDriverOf(inner(url)).OpenReadOnly(ctx, inner(url))
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyLedger, error) {
+			return port.LedgerDriverOf(inner(url)).OpenReadOnly(ctx, inner(url))
 		},
 	})
-	pg := sluice.StoreDriverOf("postgres:")
-	sluice.RegisterStore(sluice.StoreDriver{
+	pg := port.StoreDriverOf("postgres:")
+	port.RegisterStore(port.StoreDriver{
 		Kind: "wrapped", Schemes: []string{"wrapped+sqlite", "wrapped+postgres"}, Ledger: pg.Ledger,
-		Open: func(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
-			s, err := sluice.StoreDriverOf(inner(url)).Open(ctx, inner(url), lazy)
+		Open: func(ctx context.Context, url string, lazy bool) (port.Store, error) {
+			s, err := port.StoreDriverOf(inner(url)).Open(ctx, inner(url), lazy)
 			return wrappedStore{s}, err
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyStore, error) {
-			return sluice.StoreDriverOf(inner(url)).OpenReadOnly(ctx, inner(url))
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
+			return port.StoreDriverOf(inner(url)).OpenReadOnly(ctx, inner(url))
 		},
 	})
 }
@@ -85,7 +86,7 @@ func TestOwnLedgerAndStore(t *testing.T) {
 			must.Succeed(t, e.Close(t.Context()))
 			audit := must.Get(engine.OpenAudit(t.Context(), cfg))(t)
 			defer audit.Close()
-			store := must.Get(sluice.StoreDriverOf(cfg.Store).OpenReadOnly(t.Context(), cfg.Store))(t)
+			store := must.Get(port.StoreDriverOf(cfg.Store).OpenReadOnly(t.Context(), cfg.Store))(t)
 			defer store.Close()
 			if sales, err := store.Sales(t.Context()); err != nil || len(sales) != 1 || sales[0].Ledger == "" {
 				t.Errorf("want one sale that names its ledger: %+v, %v", sales, err)
@@ -100,8 +101,8 @@ func TestOwnLedgerAndStore(t *testing.T) {
 // Two drivers for one scheme, and a driver that opens nothing, are mistakes of the program.
 func TestDriversThatCannotBe(t *testing.T) {
 	t.Parallel()
-	open := func(context.Context, string, sluice.LedgerOptions) (sluice.Ledger, error) { return nil, nil }
-	for want, d := range map[string]sluice.LedgerDriver{
+	open := func(context.Context, string, port.LedgerOptions) (port.Ledger, error) { return nil, nil }
+	for want, d := range map[string]port.LedgerDriver{
 		"two drivers":                  {Kind: "other", Schemes: []string{"redis"}, Open: open},
 		"needs Kind, Schemes and Open": {Kind: "other", Schemes: []string{"other"}},
 		`of [] needs`:                  {Kind: "other", Open: open},
@@ -113,7 +114,7 @@ func TestDriversThatCannotBe(t *testing.T) {
 					t.Errorf("%q, want %q", said, want)
 				}
 			}()
-			sluice.RegisterLedger(d)
+			port.RegisterLedger(d)
 		}()
 	}
 }

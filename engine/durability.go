@@ -7,21 +7,21 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // durability looks whether the store's database keeps what it commits, also at a failover (ADR 18).
 // A standby may be attached, and a setting changed, while servers run.
 type durability struct {
-	store sluice.Risky
+	store port.Risky
 	log   *slog.Logger
-	last  atomic.Pointer[[]sluice.SettingRisk] // what the last look has found
+	last  atomic.Pointer[[]port.SettingRisk] // what the last look has found
 }
 
 // newDurability returns nil if the store is no server's.
-func newDurability(store sluice.Store, log *slog.Logger) *durability {
-	risky, ok := sluice.As[sluice.Risky](store)
+func newDurability(store port.Store, log *slog.Logger) *durability {
+	risky, ok := port.As[port.Risky](store)
 	if !ok {
 		return nil
 	}
@@ -29,7 +29,7 @@ func newDurability(store sluice.Store, log *slog.Logger) *durability {
 }
 
 // now is what the last look has found.
-func (d *durability) now() []sluice.SettingRisk {
+func (d *durability) now() []port.SettingRisk {
 	if last := d.last.Load(); last != nil {
 		return *last
 	}
@@ -37,7 +37,7 @@ func (d *durability) now() []sluice.SettingRisk {
 }
 
 // look asks the database, and logs what the look before has not found.
-func (d *durability) look(ctx context.Context) ([]sluice.SettingRisk, error) {
+func (d *durability) look(ctx context.Context) ([]port.SettingRisk, error) {
 	ctx, cancel := context.WithTimeout(ctx, warnFor)
 	defer cancel()
 	risks, err := d.store.Risks(ctx)

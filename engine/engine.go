@@ -29,6 +29,7 @@ import (
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -148,13 +149,13 @@ func (e *Engine) compose() error {
 	}
 	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
 		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.Abandoned,
-		Transaction: func(entries []sluice.Entry, stored sluice.Stored, took time.Duration, err error) {
+		Transaction: func(entries []port.Entry, stored port.Stored, took time.Duration, err error) {
 			way.Transaction(entries, &stored, took, e.ledgerTime(), err)
 			if traces != nil {
 				traces.stored(entries, &stored, took, err)
 			}
 		},
-		Stored: func(_ sluice.SaleID, s sluice.Stored) {
+		Stored: func(_ sluice.SaleID, s port.Stored) {
 			counts.Stored(s)
 			e.events.numberer.Wake()
 		},
@@ -208,7 +209,7 @@ func (e *Engine) compose() error {
 			settled.Expired(sale, orders)
 			e.events.numberer.Wake()
 		},
-		Released: func(sale sluice.SaleID, result sluice.Released) {
+		Released: func(sale sluice.SaleID, result port.Released) {
 			settled.Released(&result)
 			e.board.Wake(sale)
 		},
@@ -269,7 +270,7 @@ func (e *Engine) compose() error {
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
-	if _, ok := sluice.As[sluice.Risky](e.ledger); ok {
+	if _, ok := port.As[port.Risky](e.ledger); ok {
 		options.LedgerRisks = e.risks
 	}
 	if e.durability = newDurability(e.store, e.cfg.Log); e.durability != nil {

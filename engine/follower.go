@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -23,7 +24,7 @@ import (
 // one that is slow, or has much to load, keeps no other waiting.
 type follower struct {
 	node      string
-	store     sluice.Store
+	store     port.Store
 	board     *admission.Board
 	loader    *settle.Loader
 	rebuilder *settle.Rebuilder
@@ -35,7 +36,7 @@ type follower struct {
 	bell loop.Bell
 	done chan outcome
 
-	ledger sluice.Ledger
+	ledger port.Ledger
 	named  string       // its name, of the heartbeats
 	made   atomic.Bool  // this process gave it the name
 	unsent atomic.Int64 // when a heartbeat was last missed, in Unix nanoseconds; 0: none was sent (see mayTake)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -34,11 +35,11 @@ type followRig struct {
 type faultyLedger struct {
 	*sqliteledger.Ledger
 	claims atomic.Int64 // calls of Claim
-	load   func(ctx context.Context, image sluice.LoadImage) error
+	load   func(ctx context.Context, image port.LoadImage) error
 	apply  func(ctx context.Context, sale sluice.SaleID) error
 }
 
-func (l *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l *faultyLedger) Load(ctx context.Context, image port.LoadImage) error {
 	if err := l.load(ctx, image); err != nil {
 		return err
 	}
@@ -138,7 +139,7 @@ func (r *followRig) until(what string, reached func() bool) {
 	}
 }
 
-func (r *followRig) reading(id sluice.SaleID) sluice.Reading {
+func (r *followRig) reading(id sluice.SaleID) port.Reading {
 	r.t.Helper()
 	readings := must.Get(r.ledger.Read(r.t.Context(), []sluice.SaleID{id}))(r.t)
 	return readings[0]
@@ -161,7 +162,7 @@ func TestABigRebuildHoldsUpNoOther(t *testing.T) {
 		big[i] = sluice.SaleID(fmt.Sprint("big-", i))
 	}
 	r := newFollowRig(t, &faultyLedger{
-		load: func(ctx context.Context, image sluice.LoadImage) error {
+		load: func(ctx context.Context, image port.LoadImage) error {
 			if !strings.HasPrefix(string(image.Sale), "big") {
 				return nil
 			}
@@ -212,7 +213,7 @@ func TestWhatSellsIsRebuiltBeforeWhatIsPaused(t *testing.T) {
 		sales = append(sales, sluice.SaleID(fmt.Sprint("paused-", i)))
 	}
 	r := newFollowRig(t, &faultyLedger{
-		load: func(ctx context.Context, image sluice.LoadImage) error {
+		load: func(ctx context.Context, image port.LoadImage) error {
 			begun <- image.Sale
 			select {
 			case <-release:
@@ -266,7 +267,7 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	var calls, again, most atomic.Int64 // most: of those tried before, at the same time
 	var tried sync.Map
 	r := newFollowRig(t, &faultyLedger{
-		load: func(context.Context, sluice.LoadImage) error { return nil },
+		load: func(context.Context, port.LoadImage) error { return nil },
 		apply: func(ctx context.Context, sale sluice.SaleID) error {
 			if strings.HasPrefix(string(sale), "hung") {
 				calls.Add(1)
@@ -303,7 +304,7 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 func TestALoadThatFailsIsRepeated(t *testing.T) {
 	var loads atomic.Int64
 	r := newFollowRig(t, &faultyLedger{
-		load: func(context.Context, sluice.LoadImage) error {
+		load: func(context.Context, port.LoadImage) error {
 			if loads.Add(1) <= 3 {
 				return errors.New("connection refused")
 			}
@@ -326,15 +327,15 @@ func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
 		seq  int64
 		idle bool
 	}{{3, true}, {3, true}, {4, false}, {4, false}} {
-		if got := j.idle("sells", &sluice.Reading{Seq: step.seq}); got != step.idle {
+		if got := j.idle("sells", &port.Reading{Seq: step.seq}); got != step.idle {
 			t.Errorf("look %d: idle is %v", i, got)
 		}
 	}
-	j.last["sells"] = reconcileRun{at: time.Now(), reading: sluice.Reading{Seq: 4}, clean: true}
-	if !j.idle("sells", &sluice.Reading{Seq: 4}) {
+	j.last["sells"] = reconcileRun{at: time.Now(), reading: port.Reading{Seq: 4}, clean: true}
+	if !j.idle("sells", &port.Reading{Seq: 4}) {
 		t.Error("after a clean run nothing has happened")
 	}
-	if j.idle("waits", &sluice.Reading{Backlog: 1}) {
+	if j.idle("waits", &port.Reading{Backlog: 1}) {
 		t.Error("entries wait in the journal")
 	}
 }
@@ -343,7 +344,7 @@ func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
 // replayed less and less often, not with every refresh of the board.
 func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 	var r *followRig
-	lost := sluice.Entry{
+	lost := port.Entry{
 		ID: "lost", Sale: "phone", Epoch: 1, Node: "a", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond),
 		FirstSeq: 1,
 		Claims: []sluice.Claim{{
@@ -352,11 +353,11 @@ func TestALetterThatWaitsIsReplayedLessAndLess(t *testing.T) {
 		}},
 	}
 	r = newFollowRig(t, &faultyLedger{
-		load: func(ctx context.Context, image sluice.LoadImage) error {
+		load: func(ctx context.Context, image port.LoadImage) error {
 			if image.Epoch < 3 {
 				return nil
 			}
-			return r.store.SetAside(ctx, lost.DeadLetter(sluice.ErrStaleEpoch)) // too late for the load
+			return r.store.SetAside(ctx, lost.DeadLetter(port.ErrStaleEpoch)) // too late for the load
 		},
 		apply: func(context.Context, sluice.SaleID) error { return nil },
 	}, "phone")
@@ -428,7 +429,7 @@ func TestARebuildThatFails(t *testing.T) {
 // for nothing.
 func TestASaleThatIsLostAgainAndAgain(t *testing.T) {
 	none := func(context.Context, sluice.SaleID) error { return nil }
-	ledger := &faultyLedger{load: func(context.Context, sluice.LoadImage) error { return nil }, apply: none}
+	ledger := &faultyLedger{load: func(context.Context, port.LoadImage) error { return nil }, apply: none}
 	r := newFollowRig(t, ledger, "s")
 	begun := time.Now()
 	epoch := int64(1)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // archivedStore has three archived sales.
-type archivedStore struct{ sluice.Store }
+type archivedStore struct{ port.Store }
 
-func (archivedStore) SelectSales(context.Context, sluice.SaleFilter) (sales []sluice.Sale, err error) {
+func (archivedStore) SelectSales(context.Context, port.SaleFilter) (sales []sluice.Sale, err error) {
 	for _, id := range []sluice.SaleID{"first", "stale", "zulu"} {
 		sales = append(sales, sluice.Sale{ID: id, Epoch: 2, ArchivedAt: time.Unix(1, 0)})
 	}
@@ -22,13 +23,13 @@ func (archivedStore) SelectSales(context.Context, sluice.SaleFilter) (sales []sl
 
 // staleKeeper is a ledger that has one of them under another epoch.
 type staleKeeper struct {
-	sluice.Keeper
+	port.Keeper
 	dropped []sluice.SaleID
 }
 
 func (k *staleKeeper) Drop(_ context.Context, id sluice.SaleID, _ int64) error {
 	if id == "stale" {
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	}
 	k.dropped = append(k.dropped, id)
 	return nil

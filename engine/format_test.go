@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -214,14 +215,14 @@ func TestAnEntryOfANewerFormatInRedis(t *testing.T) {
 	}
 }
 
-func deadLetters(t *testing.T, file string) (letters []sluice.DeadLetter) {
+func deadLetters(t *testing.T, file string) (letters []port.DeadLetter) {
 	t.Helper()
 	db := must.Get(sql.Open("sqlite", "file:"+file))(t)
 	defer db.Close()
 	rows := must.Get(db.Query(`SELECT reason, claims FROM dead_letters`))(t)
 	defer rows.Close()
 	for rows.Next() {
-		var l sluice.DeadLetter
+		var l port.DeadLetter
 		var claims []byte
 		must.Succeed(t, rows.Scan(&l.Reason, &claims))
 		l.Claims = string(claims)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/metrics"
 	"github.com/sluicehq/sluice/internal/notify"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -22,8 +23,8 @@ import (
 // So every server drops a sale that it sees leave the board, and, after its
 // start, goes once through all sales, slowly: dropping is idempotent.
 type forgetter struct {
-	store  sluice.SaleStore
-	ledger sluice.Keeper
+	store  port.SaleStore
+	ledger port.Keeper
 	log    *slog.Logger
 
 	bell loop.Bell
@@ -40,7 +41,7 @@ const (
 	forgetRetry = 5 * time.Second
 )
 
-func newForgetter(store sluice.SaleStore, ledger sluice.Keeper, log *slog.Logger) *forgetter {
+func newForgetter(store port.SaleStore, ledger port.Keeper, log *slog.Logger) *forgetter {
 	return &forgetter{
 		store: store, ledger: ledger, log: log, bell: loop.NewBell(),
 		left: map[sluice.SaleID]int64{},
@@ -109,7 +110,7 @@ func (f *forgetter) dropLeft(ctx context.Context) error {
 // page drops the archived sales of the next page of all sales.
 func (f *forgetter) page(ctx context.Context, after sluice.SaleID) (last sluice.SaleID, done bool, err error) {
 	asking, cancel := context.WithTimeout(ctx, stepTimeout)
-	sales, err := f.store.SelectSales(asking, sluice.SaleFilter{After: after, Limit: forgetPage})
+	sales, err := f.store.SelectSales(asking, port.SaleFilter{After: after, Limit: forgetPage})
 	cancel()
 	if err != nil {
 		return after, false, err
@@ -138,7 +139,7 @@ func (f *forgetter) drop(ctx context.Context, id sluice.SaleID, epoch int64) err
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err := f.ledger.Drop(ctx, id, epoch)
-	if errors.Is(err, sluice.ErrStaleEpoch) { // it would fail for ever, and keep all others waiting
+	if errors.Is(err, port.ErrStaleEpoch) { // it would fail for ever, and keep all others waiting
 		f.log.Warn("the ledger has an archived sale under another epoch, and keeps it", "sale", id, "epoch", epoch)
 		return nil
 	}
@@ -152,10 +153,10 @@ const (
 	tidyTimeout = 10 * time.Minute
 )
 
-// tidyStore is what tidy needs of sluice.Store.
+// tidyStore is what tidy needs of port.Store.
 type tidyStore interface {
-	sluice.ClusterStore
-	sluice.ErasureStore
+	port.ClusterStore
+	port.ErasureStore
 	Clock(ctx context.Context) (time.Time, error)
 }
 
@@ -289,14 +290,14 @@ func (e *Engine) sealWebhooks(ctx context.Context) (err error) {
 // hangs must not hang the monitoring too.
 type settling struct {
 	*metrics.Settling
-	store sluice.AuditStore
+	store port.AuditStore
 	every time.Duration
 }
 
 // backlogEvery is how often each server counts what waits in the store.
 const backlogEvery = 5 * time.Second
 
-func newSettling(counts *metrics.Metrics, store sluice.AuditStore, rebuilds func() int64) *settling {
+func newSettling(counts *metrics.Metrics, store port.AuditStore, rebuilds func() int64) *settling {
 	classes := sluice.DifferenceClasses()
 	names := make([]string, 0, len(classes))
 	for _, class := range classes {

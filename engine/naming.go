@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -17,7 +18,7 @@ const nameTimeout = 500 * time.Millisecond
 // name says which ledger this server has, to all that depends on it. Without an answer
 // it is the one that it was.
 func (f *follower) name(ctx context.Context) {
-	ledger, ok := sluice.As[sluice.NamedLedger](f.ledger)
+	ledger, ok := port.As[port.NamedLedger](f.ledger)
 	if !ok {
 		return
 	}
@@ -39,7 +40,7 @@ func (f *follower) name(ctx context.Context) {
 // unsure reports whether a sale's row names a ledger, and this server's has not said
 // its name yet. Then all that the server may do is wait.
 func (f *follower) unsure(sale *sluice.Sale) bool {
-	_, ok := sluice.As[sluice.NamedLedger](f.ledger)
+	_, ok := port.As[port.NamedLedger](f.ledger)
 	return ok && sale.Ledger != "" && f.loader.Name() == ""
 }
 
@@ -64,7 +65,7 @@ func (f *follower) leave(ctx context.Context, view *admission.View) (changed boo
 		return false, nil
 	}
 	taken, err := f.store.TakeSale(ctx, view.Sale.ID, f.node, settle.SilentAfter,
-		sluice.FenceLost+": no server has its ledger any more: "+view.Sale.Ledger)
+		port.FenceLost+": no server has its ledger any more: "+view.Sale.Ledger)
 	if _, lives := errors.AsType[*sluice.StateError](err); lives {
 		return false, nil
 	}

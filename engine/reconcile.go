@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -63,7 +64,7 @@ func (t turn) take(ctx context.Context, patience time.Duration) (done func(), er
 type reconcileJob struct {
 	node       string
 	every      time.Duration
-	store      sluice.ClusterStore
+	store      port.ClusterStore
 	board      *admission.Board
 	reconciler *settle.Reconciler
 	settled    func(*sluice.ReconcileReport) // receives every run that compared something
@@ -80,16 +81,16 @@ type reconcileJob struct {
 
 // reconcileRun is the last run of a sale.
 type reconcileRun struct {
-	at      time.Time      // zero: it has had none since this server started
-	reading sluice.Reading // before it, or when the sale was first seen
-	clean   bool           // nothing differed
+	at      time.Time    // zero: it has had none since this server started
+	reading port.Reading // before it, or when the sale was first seen
+	clean   bool         // nothing differed
 }
 
 // idle reports whether nothing has happened in a sale since its last run, as far
 // as the ledger's reading shows. Of a sale that has had none nothing is known: it
 // is idle until something happens, so that after a start those that sell need not
 // wait for those that do not.
-func (j *reconcileJob) idle(id sluice.SaleID, now *sluice.Reading) bool {
+func (j *reconcileJob) idle(id sluice.SaleID, now *port.Reading) bool {
 	r, known := j.last[id]
 	if !known {
 		r.reading = *now
@@ -304,8 +305,8 @@ func (e *Engine) Recover(ctx context.Context, sale sluice.SaleID, apply bool) (s
 // Auditor reads a ledger and a store, and changes neither. It needs no lock, so
 // it works beside running servers, or after all of them have died.
 type Auditor struct {
-	ledger sluice.ReadOnlyLedger
-	store  sluice.ReadOnlyStore
+	ledger port.ReadOnlyLedger
+	store  port.ReadOnlyStore
 }
 
 // OpenAudit opens the ledger and the store that the configuration names, for
@@ -315,7 +316,7 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 	if err := cfg.Check(); err != nil {
 		return nil, err
 	}
-	stores := sluice.StoreDriverOf(cfg.Store)
+	stores := port.StoreDriverOf(cfg.Store)
 	if stores.OpenReadOnly == nil {
 		return nil, fmt.Errorf("the driver of store %s has no OpenReadOnly", stores.Kind)
 	}
@@ -330,7 +331,7 @@ func OpenAudit(ctx context.Context, cfg Config) (*Auditor, error) {
 		}
 		return &Auditor{ledger, store}, nil
 	}
-	ledgers := sluice.LedgerDriverOf(cfg.Ledger)
+	ledgers := port.LedgerDriverOf(cfg.Ledger)
 	if ledgers.OpenReadOnly == nil {
 		return nil, fmt.Errorf("the driver of ledger %s has no OpenReadOnly", ledgers.Kind)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -21,7 +22,7 @@ func (s *shop) recover(sale sluice.SaleID) (did sluice.Recovery) {
 	await(s.t, "the sale to be fenced for a person", func() (outdated bool) {
 		var err error
 		would, err = s.engine.Recover(s.t.Context(), sale, false)
-		return err == nil && strings.HasPrefix(would.Why, sluice.FenceOlder)
+		return err == nil && strings.HasPrefix(would.Why, port.FenceOlder)
 	})
 	time.Sleep(300 * time.Millisecond) // some rounds of the servers' jobs
 	did, err := s.engine.Recover(s.t.Context(), sale, true)

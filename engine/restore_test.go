@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -186,7 +187,7 @@ func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
 	s := must.Get(sqlitestore.OpenReadOnly(t.Context(), file))(t)
 	defer s.Close()
 	orders := map[sluice.OrderID]sluice.Order{}
-	must.Succeed(t, s.Snapshot(t.Context(), restoreSale, func(snap sluice.Snapshot) error {
+	must.Succeed(t, s.Snapshot(t.Context(), restoreSale, func(snap port.Snapshot) error {
 		return snap.Orders(func(o sluice.Order) bool { orders[o.ID] = o; return true })
 	}))
 	return orders
@@ -439,7 +440,7 @@ func (d *oldFolder) claim(sale sluice.SaleID, buyer string, stored bool) sluice.
 		return err == nil && decisions[0].Code == sluice.Accepted
 	})
 	if stored {
-		entries, err := d.ledger.ReadJournal(d.Context(), sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 9})
+		entries, err := d.ledger.ReadJournal(d.Context(), port.JournalRead{Sale: sale, Source: port.New, Max: 9})
 		d.must(err)
 		_, err = d.store.Insert(d.Context(), sale, entries)
 		d.must(err)
@@ -453,7 +454,7 @@ func (d *oldFolder) end(order sluice.OrderID) {
 	d.Helper()
 	_, err := d.store.Change(d.Context(), sluice.Change{Order: order, Action: sluice.Cancel, By: "test"})
 	d.must(err)
-	_, err = d.store.GiveReleases(d.Context(), 9, func(sale sluice.SaleID, releases []sluice.Release) error {
+	_, err = d.store.GiveReleases(d.Context(), 9, func(sale sluice.SaleID, releases []port.Release) error {
 		_, err := d.ledger.Release(d.Context(), sale, releases)
 		return err
 	})

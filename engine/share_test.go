@@ -11,12 +11,13 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // nodes is a store that knows which servers live, or is silent.
 type nodes struct {
-	sluice.Store
+	port.Store
 	live   []string
 	silent error
 }

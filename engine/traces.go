@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Span is one stage on the way of an order, from the claim to the store. An order has one
@@ -96,7 +97,7 @@ func (t *tracing) decided(way admission.Way) {
 
 // stored makes the spans of a transaction that is committed. Of claims that came again it
 // is not known when they were stored.
-func (t *tracing) stored(entries []sluice.Entry, result *sluice.Stored, took time.Duration, err error) {
+func (t *tracing) stored(entries []port.Entry, result *port.Stored, took time.Duration, err error) {
 	if err != nil || result.Redelivered > 0 {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 type spans struct{ all []Span }
@@ -69,11 +70,11 @@ func TestOrdersThatAreNotSampledTakeNoMemory(t *testing.T) {
 	few, to := traced(t, 1e-12)
 	now := time.Now()
 	way := admission.Way{Order: admission.NewOrderID("phone"), Began: now, Queued: now, Left: now, Ended: now}
-	entries := []sluice.Entry{{At: now}}
+	entries := []port.Entry{{At: now}}
 	for range 100 {
 		entries[0].Claims = append(entries[0].Claims, sluice.Claim{Order: admission.NewOrderID("phone")})
 	}
-	stored := &sluice.Stored{}
+	stored := &port.Stored{}
 	if n := testing.AllocsPerRun(1000, func() { few.decided(way); few.stored(entries, stored, time.Second, nil) }); n > 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -88,13 +89,13 @@ func TestSpansOfATransaction(t *testing.T) {
 	all, to := traced(t, 1)
 	order := admission.NewOrderID("phone")
 	written := time.Now().Add(time.Hour - 5*time.Second)
-	entries := []sluice.Entry{{At: written, Claims: []sluice.Claim{{Order: order}}}}
-	all.stored(entries, &sluice.Stored{}, time.Second, errors.New("down"))
-	all.stored(entries, &sluice.Stored{Redelivered: 1}, time.Second, nil)
+	entries := []port.Entry{{At: written, Claims: []sluice.Claim{{Order: order}}}}
+	all.stored(entries, &port.Stored{}, time.Second, errors.New("down"))
+	all.stored(entries, &port.Stored{Redelivered: 1}, time.Second, nil)
 	if len(to.all) > 0 {
 		t.Errorf("%v", to.all)
 	}
-	all.stored(entries, &sluice.Stored{}, time.Second, nil)
+	all.stored(entries, &port.Stored{}, time.Second, nil)
 	if len(to.all) != 2 || to.all[0].Stage != "journal" || to.all[1].Stage != "store" || to.all[1].Claims != 1 {
 		t.Fatalf("%v", to.all)
 	}
@@ -104,7 +105,7 @@ func TestSpansOfATransaction(t *testing.T) {
 	}
 	to.all = nil
 	entries[0].At = written.Add(time.Hour) // a clock that jumped
-	if all.stored(entries, &sluice.Stored{}, time.Second, nil); to.all[0].Begin.After(to.all[0].End) {
+	if all.stored(entries, &port.Stored{}, time.Second, nil); to.all[0].Begin.After(to.all[0].End) {
 		t.Errorf("%v", to.all[0])
 	}
 	to.all = nil

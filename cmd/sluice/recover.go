@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // recoverWait is how long the rebuild that follows a recovery may take until the command
@@ -35,7 +36,7 @@ func (a *app) recoverCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&apply, "apply", false, "store it")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		ids, err := salesToDo(ctx, c, sale, func(s *api.AdminSale) bool {
-			return strings.HasPrefix(s.Fence, sluice.FenceOlder)
+			return strings.HasPrefix(s.Fence, port.FenceOlder)
 		})
 		if err != nil {
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/puzpuzpuz/xsync/v4"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The batcher turns claims that arrive one by one into ledger calls that
@@ -96,7 +97,7 @@ type BatcherOptions struct {
 
 	// Limiter counts the tries that rates over all servers bound. Without
 	// one, no such try passes.
-	Limiter sluice.RateLimiter
+	Limiter port.RateLimiter
 }
 
 // orDefault replaces a setting that is not positive.
@@ -131,7 +132,7 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 
 // Batcher gathers claims into ledger calls. It is safe for concurrent use.
 type Batcher struct {
-	ledger sluice.Decider
+	ledger port.Decider
 	opts   BatcherOptions
 	lanes  *xsync.Map[sluice.SaleID, *lane]
 	calls  sync.Pool // of *call
@@ -144,7 +145,7 @@ type Batcher struct {
 }
 
 // NewBatcher returns a batcher in front of the ledger.
-func NewBatcher(ledger sluice.Decider, opts BatcherOptions) *Batcher {
+func NewBatcher(ledger port.Decider, opts BatcherOptions) *Batcher {
 	opts = opts.withDefaults()
 	return &Batcher{
 		ledger: ledger, opts: opts, lanes: xsync.NewMap[sluice.SaleID, *lane](),
@@ -234,7 +235,7 @@ func (b *Batcher) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cl
 	if err != nil {
 		return sluice.Decision{}, err
 	}
-	decision, _, err := slot.Claim(ctx, &claim, netip.Addr{}, sluice.Rates{})
+	decision, _, err := slot.Claim(ctx, &claim, netip.Addr{}, port.Rates{})
 	return decision, err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // slowLedger accepts everything after a delay, and remembers its batches.
@@ -413,7 +414,7 @@ func waitingBuyers(b *Batcher) map[sluice.BuyerID]int {
 }
 
 // full is a ledger that refuses to write.
-type full struct{ sluice.Decider }
+type full struct{ port.Decider }
 
 func (full) Claim(context.Context, sluice.SaleID, []sluice.Claim) ([]sluice.Decision, error) {
 	return nil, fmt.Errorf("disk full: %w", sluice.ErrRefusesWrites)
@@ -489,7 +490,7 @@ func TestStagesAreMeasured(t *testing.T) {
 		var first sync.WaitGroup
 		first.Go(func() {
 			c := claim(0)
-			_, _, _ = slot.Claim(t.Context(), &c, netip.Addr{}, sluice.Rates{})
+			_, _, _ = slot.Claim(t.Context(), &c, netip.Addr{}, port.Rates{})
 		})
 		synctest.Wait()
 		time.Sleep(time.Second / 4)

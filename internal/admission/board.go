@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // BoardOptions are the settings of a Board. Zero values mean the defaults.
@@ -56,8 +57,8 @@ type BoardOptions struct {
 // network. What it does follows what is being sold: archived sales are not on
 // it, and idle ones are read rarely.
 type Board struct {
-	ledger sluice.Reader
-	store  sluice.SaleStore
+	ledger port.Reader
+	store  port.SaleStore
 	opts   BoardOptions
 
 	sales    *xsync.Map[sluice.SaleID, *boardSale] // not archived, as far as known
@@ -119,7 +120,7 @@ type boardSale struct {
 }
 
 // NewBoard returns an empty board; Run fills it.
-func NewBoard(ledger sluice.Reader, store sluice.SaleStore, opts BoardOptions) *Board {
+func NewBoard(ledger port.Reader, store port.SaleStore, opts BoardOptions) *Board {
 	orDefault(&opts.Refresh, 200*time.Millisecond)
 	orDefault(&opts.Sales, time.Second)
 	orDefault(&opts.Timeout, 2*time.Second)

@@ -8,19 +8,20 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // shop is a store and a ledger in which another server changes a sale.
 type shop struct {
-	sluice.SaleStore
-	sluice.Reader
+	port.SaleStore
+	port.Reader
 	mu    sync.Mutex
 	sale  sluice.Sale
 	terms sluice.Terms
 	asked int // how often the row was read
 }
 
-func (s *shop) SelectSales(_ context.Context, f sluice.SaleFilter) ([]sluice.Sale, error) {
+func (s *shop) SelectSales(_ context.Context, f port.SaleFilter) ([]sluice.Sale, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !f.Live {
@@ -29,11 +30,11 @@ func (s *shop) SelectSales(_ context.Context, f sluice.SaleFilter) ([]sluice.Sal
 	return []sluice.Sale{s.sale}, nil
 }
 
-func (s *shop) Read(_ context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+func (s *shop) Read(_ context.Context, ids []sluice.SaleID) (all []port.Reading, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		all = append(all, sluice.Reading{Sale: id, Loaded: true, Epoch: 1, Terms: s.terms, Now: time.Now()})
+		all = append(all, port.Reading{Sale: id, Loaded: true, Epoch: 1, Terms: s.terms, Now: time.Now()})
 	}
 	return all, nil
 }

@@ -12,11 +12,12 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // rows is a store that returns what the test sets.
 type rows struct {
-	sluice.SaleStore
+	port.SaleStore
 	list  []sluice.Sale
 	one   sluice.Sale
 	lists int // that were returned
@@ -25,15 +26,15 @@ type rows struct {
 	most  atomic.Int64
 }
 
-func (s *rows) SelectSales(ctx context.Context, f sluice.SaleFilter) (found []sluice.Sale, err error) {
+func (s *rows) SelectSales(ctx context.Context, f port.SaleFilter) (found []sluice.Sale, err error) {
 	if f.Live {
 		for _, sale := range s.list {
 			if sale.ArchivedAt.IsZero() {
 				found = append(found, sale)
 			}
 		}
-		if f.Unless == sluice.DigestSales(found) && len(found) > 0 {
-			return nil, sluice.ErrUnchanged
+		if f.Unless == port.DigestSales(found) && len(found) > 0 {
+			return nil, port.ErrUnchanged
 		}
 		s.lists++
 		return found, nil
@@ -57,10 +58,10 @@ func (s *rows) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) {
 }
 
 // noReadings is a ledger that holds nothing.
-type noReadings struct{ sluice.Reader }
+type noReadings struct{ port.Reader }
 
-func (noReadings) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
-	readings := make([]sluice.Reading, len(ids))
+func (noReadings) Read(_ context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
+	readings := make([]port.Reading, len(ids))
 	for i := range ids {
 		readings[i].Sale = ids[i]
 	}
@@ -201,7 +202,7 @@ type slowReadings struct {
 	under atomic.Int64
 }
 
-func (s *slowReadings) Read(ctx context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
+func (s *slowReadings) Read(ctx context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
 	s.under.Add(1)
 	defer s.under.Add(-1)
 	all, err := s.countedReadings.Read(ctx, ids)

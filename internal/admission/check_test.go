@@ -18,6 +18,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // open is a view of a sale that is open, with units left.
@@ -30,7 +31,7 @@ func open(rules sluice.Rules) *View {
 
 // gateBefore returns a gate in front of the ledger, whose board shows the view
 // and nothing else.
-func gateBefore(ledger sluice.Decider, view *View, opts BatcherOptions) *Gate {
+func gateBefore(ledger port.Decider, view *View, opts BatcherOptions) *Gate {
 	board := NewBoard(noReadings{}, &rows{}, BoardOptions{})
 	board.SetServers(1)
 	g := NewGate(board, NewBatcher(ledger, opts), noArchive{})
@@ -164,10 +165,10 @@ func (l *refusingLedger) Claim(_ context.Context, _ sluice.SaleID, claims []slui
 }
 
 // forgetful remembers no claim.
-type forgetful struct{ sluice.Reader }
+type forgetful struct{ port.Reader }
 
-func (forgetful) Recall(context.Context, sluice.ClaimID) (sluice.Record, error) {
-	return sluice.Record{}, sluice.ErrOrderNotFound
+func (forgetful) Recall(context.Context, sluice.ClaimID) (port.Record, error) {
+	return port.Record{}, sluice.ErrOrderNotFound
 }
 
 func TestAddressRate(t *testing.T) {

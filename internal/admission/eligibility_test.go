@@ -13,13 +13,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // shelf is a ListStore in memory.
 type shelf struct {
-	sluice.ListStore
+	port.ListStore
 	mu     sync.Mutex
-	lists  map[listName]sluice.BuyerList
+	lists  map[listName]port.BuyerList
 	buyers map[listName][]sluice.BuyerID
 	fail   error
 	read   func() // called before a page is read
@@ -29,17 +30,17 @@ func (s *shelf) put(sale sluice.SaleID, kind sluice.ListKind, buyers ...sluice.B
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lists == nil {
-		s.lists, s.buyers = map[listName]sluice.BuyerList{}, map[listName][]sluice.BuyerID{}
+		s.lists, s.buyers = map[listName]port.BuyerList{}, map[listName][]sluice.BuyerID{}
 	}
 	name := listName{sale, kind}
-	s.lists[name] = sluice.BuyerList{
+	s.lists[name] = port.BuyerList{
 		Sale: sale, Kind: kind, Generation: s.lists[name].Generation + 1,
 		Size: int64(len(buyers)),
 	}
 	s.buyers[name] = buyers
 }
 
-func (s *shelf) Lists(context.Context) (all []sluice.BuyerList, err error) {
+func (s *shelf) Lists(context.Context) (all []port.BuyerList, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.lists {
@@ -48,7 +49,7 @@ func (s *shelf) Lists(context.Context) (all []sluice.BuyerList, err error) {
 	return all, s.fail
 }
 
-func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID,
+func (s *shelf) Listed(_ context.Context, list port.BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID,
 	error,
 ) {
 	if s.read != nil {
@@ -71,7 +72,7 @@ func (s *shelf) Listed(_ context.Context, list sluice.BuyerList, after sluice.Bu
 
 func (s *shelf) ReplaceList(context.Context, sluice.SaleID, sluice.ListKind,
 	iter.Seq2[sluice.BuyerID, error],
-) (sluice.BuyerList, error) {
+) (port.BuyerList, error) {
 	panic("not asked here")
 }
 
@@ -261,16 +262,16 @@ func TestListsOfManyPages(t *testing.T) {
 
 // memory is a Reader that knows some claims.
 type memory struct {
-	sluice.Reader
-	record sluice.Record
+	port.Reader
+	record port.Record
 	err    error
 	asked  int
 }
 
-func (m *memory) Recall(_ context.Context, claim sluice.ClaimID) (sluice.Record, error) {
+func (m *memory) Recall(_ context.Context, claim sluice.ClaimID) (port.Record, error) {
 	m.asked++
 	if m.err == nil && claim.Key != m.record.Key {
-		return sluice.Record{}, sluice.ErrOrderNotFound
+		return port.Record{}, sluice.ErrOrderNotFound
 	}
 	return m.record, m.err
 }
@@ -292,7 +293,7 @@ func (m *memory) Claim(_ context.Context, _ sluice.SaleID, claims []sluice.Claim
 // A buyer who is not let in still gets the order of an accepted claim, and by
 // the way of every claim: so the server remembers that it said so (I4).
 func TestRecallOfTheRefused(t *testing.T) {
-	record := sluice.Record{
+	record := port.Record{
 		Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale",
 		Seq: 7, Epoch: 1, Terms: 3, At: clock,
 	}
@@ -315,7 +316,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 			asked: 1,
 		},
 		{
-			name: "not loaded", key: "key-1", quantity: 2, why: why, err: sluice.ErrNotLoaded, want: sluice.Unavailable,
+			name: "not loaded", key: "key-1", quantity: 2, why: why, err: port.ErrNotLoaded, want: sluice.Unavailable,
 			asked: 1,
 		},
 		{name: "not ready", key: "key-1", quantity: 2, why: ErrUnready, want: sluice.Unavailable},

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Gate answers claims that this server can answer by itself and hands the
@@ -35,7 +36,7 @@ type Gate struct {
 
 	// Of Guard; nil when every buyer is eligible.
 	eligibility *Eligibility
-	ledger      sluice.Reader
+	ledger      port.Reader
 	recalling   chan struct{} // holds one value per recall in flight
 }
 
@@ -59,7 +60,7 @@ func NewGate(board *Board, batcher *Batcher, archive archive) *Gate {
 // The claim of a buyer who is not eligible may still repeat one that was
 // accepted: before it is refused the ledger is asked for that, and if it was,
 // the buyer gets that order (I4).
-func (g *Gate) Guard(eligibility *Eligibility, ledger sluice.Reader) {
+func (g *Gate) Guard(eligibility *Eligibility, ledger port.Reader) {
 	g.eligibility, g.ledger, g.recalling = eligibility, ledger, make(chan struct{}, recalls)
 }
 
@@ -304,7 +305,7 @@ func (g *Gate) failed(view *View, err error) (sluice.Decision, error) {
 }
 
 // learn keeps what a decision says of later claims of the buyer and the address.
-func (g *Gate) learn(view *View, claim *sluice.Claim, address netip.Addr, code sluice.Code, wait sluice.Wait) {
+func (g *Gate) learn(view *View, claim *sluice.Claim, address netip.Addr, code sluice.Code, wait port.Wait) {
 	sale, rules := view.Sale.ID, &view.Sale.Rules
 	switch {
 	case code == sluice.RateLimited:
@@ -328,7 +329,7 @@ func (g *Gate) archived(ctx context.Context, sale sluice.SaleID, claim *sluice.C
 		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	g.rates.remember(sale, claim)
-	record := order.Record()
+	record := port.RecordOf(&order)
 	return record.Repeat(claim), nil
 }
 
@@ -357,7 +358,7 @@ func (g *Gate) recall(
 	switch {
 	case errors.Is(err, sluice.ErrOrderNotFound):
 		return sluice.Decision{}, why
-	case errors.Is(err, sluice.ErrNotLoaded):
+	case errors.Is(err, port.ErrNotLoaded):
 		return sluice.Decision{Code: sluice.Unavailable}, nil
 	case err != nil:
 		return sluice.Decision{}, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
@@ -386,7 +387,7 @@ func (g *Gate) Try(
 		return wait, nil
 	}
 	try := attempt{buyer: buyer, address: address, rates: sharedRates(rules)}
-	if try.rates == (sluice.Rates{}) {
+	if try.rates == (port.Rates{}) {
 		return 0, nil
 	}
 	denied, err := g.batcher.tries.count(ctx, name, try)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // sold is a view of a sale of 10 units that is open and sold out: read at
@@ -16,7 +17,7 @@ func sold(change func(*View)) *View {
 	opens := clock.Add(-time.Hour)
 	v := &View{
 		Sale: sluice.Sale{ID: "sale", Epoch: 1, LoadedEpoch: 1},
-		Reading: sluice.Reading{
+		Reading: port.Reading{
 			Sale: "sale", Loaded: true, Epoch: 1, Seq: 10, Taken: 10, Now: clock,
 			Terms: sluice.Terms{
 				Version: 1, Total: 10, MaxPerBuyer: 2, MaxOrders: 11, OpensAt: opens,
@@ -76,7 +77,7 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "units left", change: func(v *View) { v.Reading.Taken = 9 }, want: asks},
 		{name: "no total", change: func(v *View) { v.Reading.Terms.Total = sluice.Unlimited }, want: asks},
 		{name: "paused", change: func(v *View) { v.Reading.Terms.Paused = true }, want: sluice.Paused},
-		{name: "not in the ledger", change: func(v *View) { v.Reading = sluice.Reading{} }, want: asks},
+		{name: "not in the ledger", change: func(v *View) { v.Reading = port.Reading{} }, want: asks},
 		{name: "fenced in the ledger", change: func(v *View) { v.Reading.Fence = "lost" }, want: asks},
 		{name: "fenced in the store", change: func(v *View) { v.Sale.Fence = "not_covered" }, want: sluice.Unavailable},
 
@@ -218,17 +219,17 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 
 // keeper is a ledger and archive that is sold out and has one accepted claim.
 type keeper struct {
-	sluice.Reader
+	port.Reader
 	claim sluice.Claim
 	asked int
 }
 
-func (k *keeper) Recall(_ context.Context, id sluice.ClaimID) (sluice.Record, error) {
+func (k *keeper) Recall(_ context.Context, id sluice.ClaimID) (port.Record, error) {
 	k.asked++
 	if id.Key != k.claim.Key {
-		return sluice.Record{}, sluice.ErrOrderNotFound
+		return port.Record{}, sluice.ErrOrderNotFound
 	}
-	return sluice.Record{Claim: k.claim, Sale: id.Sale}, nil
+	return port.Record{Claim: k.claim, Sale: id.Sale}, nil
 }
 
 func (k *keeper) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
@@ -285,9 +286,9 @@ type lateReadings struct {
 	opens time.Time
 }
 
-func (l lateReadings) Read(_ context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+func (l lateReadings) Read(_ context.Context, ids []sluice.SaleID) (all []port.Reading, err error) {
 	for _, id := range ids {
-		all = append(all, sluice.Reading{
+		all = append(all, port.Reading{
 			Sale: id, Loaded: true, Epoch: 1, Now: time.Now(),
 			Terms: sluice.Terms{Version: 1, Total: 10, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: l.opens},
 		})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // countedReadings counts its readings.
@@ -19,10 +20,10 @@ type countedReadings struct {
 	n atomic.Int64
 }
 
-func (c *countedReadings) Read(_ context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+func (c *countedReadings) Read(_ context.Context, ids []sluice.SaleID) (all []port.Reading, err error) {
 	c.n.Add(1)
 	for _, id := range ids {
-		all = append(all, sluice.Reading{Sale: id, Loaded: true, Epoch: 1, Now: time.Now()})
+		all = append(all, port.Reading{Sale: id, Loaded: true, Epoch: 1, Now: time.Now()})
 	}
 	return all, nil
 }

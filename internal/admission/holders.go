@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // holders is who has accepted claims of a sale, as hashes of buyer ids: the
@@ -25,7 +26,7 @@ func hashBuyer(b sluice.BuyerID) uint64 { return maphash.String(holderSeed, stri
 
 // covers reports whether everybody with an accepted claim at this reading is
 // in the set.
-func (h *holders) covers(r *sluice.Reading) bool {
+func (h *holders) covers(r *port.Reading) bool {
 	if r.Epoch == 1 && r.Seq == 0 {
 		return true // the first load of a sale brings no claims, and none came since
 	}
@@ -50,7 +51,7 @@ const (
 
 // fetchHolders reads the holders of a sale in the background, once at a time.
 // The caller holds mu.
-func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
+func (b *Board) fetchHolders(e *boardSale, r port.Reading) {
 	begun := time.Now()
 	if e.fetching || begun.Before(e.fetchNext) || b.life.Err() != nil {
 		return
@@ -78,7 +79,7 @@ func (b *Board) fetchHolders(e *boardSale, r sluice.Reading) {
 
 // fetchHolders reads the set that covers the reading: a buyer accepted before
 // the reading is in it, since the set is read afterwards.
-func fetchHolders(ctx context.Context, ledger sluice.Reader, r *sluice.Reading) (*holders, error) {
+func fetchHolders(ctx context.Context, ledger port.Reader, r *port.Reading) (*holders, error) {
 	h := &holders{epoch: r.Epoch, seq: r.Seq, buyers: make(map[uint64]struct{}, r.Seq)}
 	err := ledger.Holders(ctx, r.Sale, func(b sluice.BuyerID) bool {
 		h.buyers[hashBuyer(b)] = struct{}{}

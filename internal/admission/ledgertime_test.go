@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // What the board knows of the ledger's clock, from readings as they come.
@@ -49,9 +49,9 @@ func TestLedgerTime(t *testing.T) {
 				t.Errorf("before the first reading: %v, want this server's clock, %v", got, begin)
 			}
 			for i, step := range steps {
-				var readings []sluice.Reading
+				var readings []port.Reading
 				for _, ms := range step.read {
-					r := sluice.Reading{}
+					r := port.Reading{}
 					if ms != noTime {
 						r.Now = at(ms)
 					}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Lists holds the lists of buyers of all live sales in memory, and follows
@@ -23,7 +24,7 @@ import (
 // list of a million matches it with a chance of one in 10^13, and no client can
 // choose an id that does.
 type Lists struct {
-	store sluice.ListStore
+	store port.ListStore
 	board *Board
 	log   *slog.Logger
 
@@ -51,7 +52,7 @@ const listPage = 10_000
 
 // NewLists returns empty lists; Refresh and Run fill them. Of sales that the
 // board knows as archived no list is kept. The board may be nil.
-func NewLists(store sluice.ListStore, board *Board, log *slog.Logger) *Lists {
+func NewLists(store port.ListStore, board *Board, log *slog.Logger) *Lists {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Lists{store: store, board: board, log: log}
 }
@@ -115,7 +116,7 @@ func (l *Lists) Refresh(ctx context.Context) error {
 	}
 	before := l.current.Load()
 	next := make(map[listName]*listed, len(lists))
-	var missing []sluice.BuyerList
+	var missing []port.BuyerList
 	for _, list := range lists {
 		name := listName{list.Sale, list.Kind}
 		if l.archived(list.Sale) {
@@ -164,7 +165,7 @@ func (l *Lists) archived(sale sluice.SaleID) bool {
 }
 
 // load reads a list; nil if it is not whole any more.
-func (l *Lists) load(ctx context.Context, list sluice.BuyerList) (*listed, error) {
+func (l *Lists) load(ctx context.Context, list port.BuyerList) (*listed, error) {
 	got := &listed{generation: list.Generation, buyers: make([]uint64, 0, list.Size), loaded: true}
 	for after := sluice.BuyerID(""); ; {
 		asking, cancel := context.WithTimeout(ctx, listsTimeout)
@@ -176,7 +177,7 @@ func (l *Lists) load(ctx context.Context, list sluice.BuyerList) (*listed, error
 		for _, buyer := range page {
 			got.buyers = append(got.buyers, hashBuyer(buyer))
 		}
-		if len(page) < listPage || len(got.buyers) > sluice.MaxListed {
+		if len(page) < listPage || len(got.buyers) > port.MaxListed {
 			break
 		}
 		after = page[len(page)-1]

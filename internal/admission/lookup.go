@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Sales that are not on the board are looked up in the store, all that are
@@ -174,7 +175,7 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
+	rows, err := b.store.SelectSales(asking, port.SaleFilter{IDs: ids})
 	if err != nil {
 		b.lookups.failed.Store(time.Now().UnixNano())
 		err = fmt.Errorf("%w: %w", errLookup, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/meters"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // rates counts the tries of buyers and of addresses on this server.
@@ -155,7 +156,7 @@ func (r *rates) hash(sale sluice.SaleID, claim *sluice.Claim) uint64 {
 // denied. Who has used up what all servers allow together is refused here,
 // without asking again, until the wait is over.
 func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
-	wait sluice.Wait, now time.Time,
+	wait port.Wait, now time.Time,
 ) {
 	at := now.Sub(r.start).Microseconds()
 	r.buyer(rules, sale, buyer).Denied(at, wait.Buyer.Microseconds())
@@ -163,7 +164,7 @@ func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buy
 }
 
 // sharedRates are the rates over all servers, zero where there is none.
-func sharedRates(rules *sluice.Rules) (rates sluice.Rates) {
+func sharedRates(rules *sluice.Rules) (rates port.Rates) {
 	if rules.BuyerRate.Shared {
 		rates.Buyer = rules.BuyerRate
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // How often a sale is read in the ledger.
@@ -188,7 +189,7 @@ func (b *Board) begin(ctx context.Context, sales ...*boardSale) *readCall {
 }
 
 // end puts what a call has read on the board. The caller holds mu.
-func (b *Board) end(c *readCall, readings []sluice.Reading, err error, received time.Time) {
+func (b *Board) end(c *readCall, readings []port.Reading, err error, received time.Time) {
 	if len(readings) != len(c.sales) {
 		if err == nil {
 			err = fmt.Errorf("%d readings of %d sales", len(readings), len(c.sales))
@@ -257,7 +258,7 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 
 // differ reports whether something was sold, returned or changed between two
 // readings, or a moment has come.
-func differ(a, b *sluice.Reading) bool {
+func differ(a, b *port.Reading) bool {
 	return a.Loaded != b.Loaded || a.Epoch != b.Epoch || a.Seq != b.Seq || a.Taken != b.Taken || a.Terms != b.Terms ||
 		a.Fence != b.Fence ||
 		a.State(a.Now) != b.State(b.Now)
@@ -324,7 +325,7 @@ func (b *Board) fail(e *boardSale, old *View, asked time.Time, err error) {
 	if old != nil && old.Down == down && old.Sale == e.sale {
 		return
 	}
-	v := &View{Reading: sluice.Reading{Sale: e.id}, onBoard: e}
+	v := &View{Reading: port.Reading{Sale: e.id}, onBoard: e}
 	if old != nil {
 		*v = *old
 	}

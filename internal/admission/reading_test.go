@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // shards is a store with live sales, and a ledger in which some of them hang,
 // are damaged, or change.
 type shards struct {
-	sluice.SaleStore
-	sluice.Reader
+	port.SaleStore
+	port.Reader
 	mu    sync.Mutex
 	rows  []sluice.Sale
 	bad   map[sluice.SaleID]error // damaged; nil: it hangs
@@ -38,7 +39,7 @@ func newShards(sales int) *shards {
 	return s
 }
 
-func (s *shards) SelectSales(_ context.Context, f sluice.SaleFilter) (found []sluice.Sale, err error) {
+func (s *shards) SelectSales(_ context.Context, f port.SaleFilter) (found []sluice.Sale, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f.Live {
@@ -58,14 +59,14 @@ func (s *shards) SelectSales(_ context.Context, f sluice.SaleFilter) (found []sl
 }
 
 func (s *shards) Sale(_ context.Context, id sluice.SaleID) (sluice.Sale, error) {
-	found, _ := s.SelectSales(context.Background(), sluice.SaleFilter{IDs: []sluice.SaleID{id}})
+	found, _ := s.SelectSales(context.Background(), port.SaleFilter{IDs: []sluice.SaleID{id}})
 	if len(found) == 0 {
 		return sluice.Sale{}, sluice.ErrSaleNotFound
 	}
 	return found[0], nil
 }
 
-func (s *shards) Read(ctx context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+func (s *shards) Read(ctx context.Context, ids []sluice.SaleID) (all []port.Reading, err error) {
 	s.mu.Lock()
 	hangs := false
 	for _, id := range ids {
@@ -81,7 +82,7 @@ func (s *shards) Read(ctx context.Context, ids []sluice.SaleID) (all []sluice.Re
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range ids {
-		r := sluice.Reading{
+		r := port.Reading{
 			Sale: id, Loaded: true, Epoch: 2, Seq: s.seq[id], Taken: s.seq[id], Now: time.Now(),
 			Terms: s.rows[0].Terms,
 		}
@@ -406,7 +407,7 @@ type queried struct {
 	queries *atomic.Int64
 }
 
-func (c *queried) SelectSales(ctx context.Context, f sluice.SaleFilter) ([]sluice.Sale, error) {
+func (c *queried) SelectSales(ctx context.Context, f port.SaleFilter) ([]sluice.Sale, error) {
 	c.queries.Add(1)
 	return c.shards.SelectSales(ctx, f)
 }

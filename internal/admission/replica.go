@@ -5,14 +5,15 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Replica is a copy of the ledger that lags behind it by an unknown time. What
 // it returns is shown to readers and decides nothing: refusals, losses and the
 // clock are read in the ledger itself (ADR 9).
 type Replica interface {
-	// Read is sluice.Reader's, but for the moment of the readings.
-	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
+	// Read is port.Reader's, but for the moment of the readings.
+	Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error)
 }
 
 // readReplica reads in the replica the sales that are hot here, and publishes
@@ -63,7 +64,7 @@ func (b *Board) watched() (sales []*boardSale, ids []sluice.SaleID) {
 // beside publishes a view with what a replica reports besides. A reading of the
 // ledger that is as fresh as the pace brings them stands, and so it does if the
 // replica is behind it; then only the clock goes on. The caller holds mu.
-func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, received time.Time) {
+func (b *Board) beside(e *boardSale, old *View, r *port.Reading, received time.Time) {
 	if received.Sub(old.Asked) < b.opts.Refresh {
 		return
 	}
@@ -87,7 +88,7 @@ func (b *Board) beside(e *boardSale, old *View, r *sluice.Reading, received time
 // ledger's and not known to be older. Of two with as many claims accepted the
 // older one may have units that have been returned since: it is shown for a
 // moment, and does not affect claims.
-func follows(replica, ledger *sluice.Reading) bool {
+func follows(replica, ledger *port.Reading) bool {
 	return replica.Loaded && ledger.Loaded && replica.Epoch == ledger.Epoch && replica.Fence == ledger.Fence &&
 		replica.Seq >= ledger.Seq && replica.Terms.Version >= ledger.Terms.Version
 }

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // copies are a ledger and its replica, by what each of them says of sales.
 type copies struct {
-	sluice.SaleStore
+	port.SaleStore
 	mu     sync.Mutex
 	ledger side
 	copy   side
@@ -21,16 +22,16 @@ type copies struct {
 
 // side is one of the two.
 type side struct {
-	sluice.Reader
+	port.Reader
 	of    *copies
-	sales map[sluice.SaleID]sluice.Reading
+	sales map[sluice.SaleID]port.Reading
 	reads map[sluice.SaleID]int
 	ahead time.Duration // of its clock
 	fails bool
 	hangs bool
 }
 
-func (c *copies) SelectSales(context.Context, sluice.SaleFilter) (list []sluice.Sale, err error) {
+func (c *copies) SelectSales(context.Context, port.SaleFilter) (list []sluice.Sale, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for id, r := range c.ledger.sales {
@@ -39,7 +40,7 @@ func (c *copies) SelectSales(context.Context, sluice.SaleFilter) (list []sluice.
 	return list, nil
 }
 
-func (s *side) Read(ctx context.Context, ids []sluice.SaleID) (all []sluice.Reading, err error) {
+func (s *side) Read(ctx context.Context, ids []sluice.SaleID) (all []port.Reading, err error) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	if s.hangs {
@@ -69,7 +70,7 @@ func (s *side) Holders(context.Context, sluice.SaleID, func(sluice.BuyerID) bool
 }
 
 // set changes what one side says of a sale.
-func (s *side) set(id sluice.SaleID, change func(*sluice.Reading)) {
+func (s *side) set(id sluice.SaleID, change func(*port.Reading)) {
 	s.of.mu.Lock()
 	defer s.of.mu.Unlock()
 	r := s.sales[id]
@@ -97,11 +98,11 @@ func watched(t *testing.T, test func(t *testing.T, c *copies, b *Board)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &copies{}
-		open := sluice.Reading{Loaded: true, Epoch: 1, Terms: sluice.Terms{
+		open := port.Reading{Loaded: true, Epoch: 1, Terms: sluice.Terms{
 			Version: 1, Total: 10, OpensAt: time.Now().Add(-time.Hour),
 		}}
 		for _, s := range []*side{&c.ledger, &c.copy} {
-			*s = side{of: c, sales: map[sluice.SaleID]sluice.Reading{"a": open, "b": open}, reads: map[sluice.SaleID]int{}}
+			*s = side{of: c, sales: map[sluice.SaleID]port.Reading{"a": open, "b": open}, reads: map[sluice.SaleID]int{}}
 		}
 		b := NewBoard(&c.ledger, c, BoardOptions{Refresh: 200 * time.Millisecond, Replica: &c.copy})
 		running, stop := context.WithCancel(t.Context())
@@ -130,8 +131,8 @@ func claimed(b *Board, id sluice.SaleID, while time.Duration) {
 	}
 }
 
-func taken(n int64) func(*sluice.Reading) {
-	return func(r *sluice.Reading) { r.Seq, r.Taken = n, n }
+func taken(n int64) func(*port.Reading) {
+	return func(r *port.Reading) { r.Seq, r.Taken = n, n }
 }
 
 // Beside a replica the ledger is read five times a second for a sale that is
@@ -182,7 +183,7 @@ func TestReplicaIsShown(t *testing.T) {
 			}
 		}
 		c.copy.set("a", taken(4))
-		c.copy.set("b", func(*sluice.Reading) { c.copy.ahead = time.Hour })
+		c.copy.set("b", func(*port.Reading) { c.copy.ahead = time.Hour })
 		time.Sleep(410 * time.Millisecond)
 		if got := b.View("a").Available(); got != 6 {
 			t.Errorf("two refreshes after the replica heard of it %d are available, want 6", got)
@@ -196,13 +197,13 @@ func TestReplicaIsShown(t *testing.T) {
 		c.ledger.set("a", taken(7))
 		time.Sleep(1100 * time.Millisecond) // the ledger's pace
 		shown("a replica that is behind", 3)
-		c.copy.set("a", func(r *sluice.Reading) { taken(7)(r); r.Terms.Version, r.Terms.Total = 0, 99 })
+		c.copy.set("a", func(r *port.Reading) { taken(7)(r); r.Terms.Version, r.Terms.Total = 0, 99 })
 		shown("a replica with older terms", 3)
-		c.copy.set("a", func(r *sluice.Reading) { r.Terms.Version, r.Terms.Total, r.Epoch = 1, 99, 2 })
+		c.copy.set("a", func(r *port.Reading) { r.Terms.Version, r.Terms.Total, r.Epoch = 1, 99, 2 })
 		shown("a replica of another load", 3)
-		c.copy.set("a", func(r *sluice.Reading) { r.Epoch, r.Fence = 1, "lost" })
+		c.copy.set("a", func(r *port.Reading) { r.Epoch, r.Fence = 1, "lost" })
 		shown("a replica that has lost something", 3)
-		c.copy.set("a", func(r *sluice.Reading) { *r = sluice.Reading{} })
+		c.copy.set("a", func(r *port.Reading) { *r = port.Reading{} })
 		shown("an empty replica", 3)
 		if state := b.View("a").State(time.Now()); state != sluice.StateOpen {
 			t.Errorf("the sale is %v", state)
@@ -216,7 +217,7 @@ func TestReplicaIsShownByTheClock(t *testing.T) {
 	watched(t, func(t *testing.T, c *copies, b *Board) {
 		opens := time.Now().Add(5 * time.Second)
 		for _, s := range []*side{&c.ledger, &c.copy} {
-			s.set("a", func(r *sluice.Reading) { r.Terms.Version, r.Terms.OpensAt = 2, opens })
+			s.set("a", func(r *port.Reading) { r.Terms.Version, r.Terms.OpensAt = 2, opens })
 		}
 		time.Sleep(time.Second)
 		for range 40 {
@@ -244,7 +245,7 @@ func TestReplicaDecidesNothing(t *testing.T) {
 		}
 
 		c.ledger.set("a", taken(10))
-		c.copy.set("a", func(r *sluice.Reading) { r.Taken = 9 })
+		c.copy.set("a", func(r *port.Reading) { r.Taken = 9 })
 		claimed(b, "a", time.Second)
 		for range 50 {
 			claimed(b, "a", 20*time.Millisecond)
@@ -271,7 +272,7 @@ func TestReplicaTellsOfNewTerms(t *testing.T) {
 	watched(t, func(t *testing.T, c *copies, b *Board) {
 		c.ledger.count("a", 150*time.Millisecond) // not at the same moment as a reading
 		for _, s := range []*side{&c.ledger, &c.copy} {
-			s.set("a", func(r *sluice.Reading) { r.Terms.Version, r.Terms.Paused = 2, true })
+			s.set("a", func(r *port.Reading) { r.Terms.Version, r.Terms.Paused = 2, true })
 		}
 		time.Sleep(820 * time.Millisecond)
 		if !b.View("a").Reading.Terms.Paused {
@@ -291,12 +292,12 @@ func TestReplicaOrLedgerDown(t *testing.T) {
 			watched(t, func(t *testing.T, c *copies, b *Board) {
 				c.ledger.set("a", taken(2))
 				c.copy.set("a", taken(2))
-				c.copy.set("b", func(*sluice.Reading) { fail(&c.copy, true) })
+				c.copy.set("b", func(*port.Reading) { fail(&c.copy, true) })
 				time.Sleep(3 * time.Second)
 				if n := c.ledger.count("a", 10*time.Second); n < 45 || n > 51 {
 					t.Errorf("the ledger was asked %d times in 10 s while the replica is down, want 50", n)
 				}
-				c.copy.set("b", func(*sluice.Reading) { fail(&c.copy, false) })
+				c.copy.set("b", func(*port.Reading) { fail(&c.copy, false) })
 				time.Sleep(3 * time.Second)
 				if n := c.ledger.count("a", 10*time.Second); n > 11 {
 					t.Errorf("the ledger was asked %d times in 10 s when the replica was back, want 10", n)
@@ -304,12 +305,12 @@ func TestReplicaOrLedgerDown(t *testing.T) {
 				if got := b.View("a").Available(); got != 8 {
 					t.Errorf("%d available are shown, want 8", got)
 				}
-				c.ledger.set("b", func(*sluice.Reading) { c.ledger.fails = true })
+				c.ledger.set("b", func(*port.Reading) { c.ledger.fails = true })
 				time.Sleep(10 * time.Second)
 				if got := b.View("a").State(time.Now()); got != sluice.StateUnavailable {
 					t.Errorf("ten seconds without the ledger the sale is %v", got)
 				}
-				c.ledger.set("b", func(*sluice.Reading) { c.ledger.fails = false })
+				c.ledger.set("b", func(*port.Reading) { c.ledger.fails = false })
 				time.Sleep(5 * time.Second)
 				if got := b.View("a").State(time.Now()); got != sluice.StateOpen {
 					t.Errorf("five seconds after the ledger came back the sale is %v", got)

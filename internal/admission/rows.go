@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // This file is what the board takes from the store: the rows of sales.
@@ -44,7 +45,7 @@ func (b *Board) readFenced(ctx context.Context) error {
 	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
 	defer cancel()
-	fenced, err := b.store.SelectSales(asking, sluice.SaleFilter{Fenced: true})
+	fenced, err := b.store.SelectSales(asking, port.SaleFilter{Fenced: true})
 	b.take(fenced, begun)
 	return err
 }
@@ -56,7 +57,7 @@ func (b *Board) ReadSales(ctx context.Context) error {
 	begun := time.Now()
 	asking, cancel := context.WithTimeout(ctx, max(b.opts.Timeout, listTimeout))
 	defer cancel()
-	filter := sluice.SaleFilter{Live: true}
+	filter := port.SaleFilter{Live: true}
 	b.mu.Lock()
 	if last := b.list; begun.Sub(last.begun) < listMax && int64(b.sales.Size()) == last.digest.Sales {
 		filter.Unless = last.digest
@@ -64,7 +65,7 @@ func (b *Board) ReadSales(ctx context.Context) error {
 	b.mu.Unlock()
 	list, err := b.store.SelectSales(asking, filter)
 	switch {
-	case errors.Is(err, sluice.ErrUnchanged):
+	case errors.Is(err, port.ErrUnchanged):
 		b.unchanged(begun)
 		return b.readRows(ctx)
 	case err != nil:
@@ -91,7 +92,7 @@ func (b *Board) ReadSales(ctx context.Context) error {
 // it is there; else it is zero.
 type saleList struct {
 	begun  time.Time // the reading
-	digest sluice.SalesDigest
+	digest port.SalesDigest
 }
 
 // takeList is take of the list of live sales.
@@ -104,7 +105,7 @@ func (b *Board) takeList(list []sluice.Sale, begun time.Time) {
 		whole = b.keep(&list[i], begun) && whole
 	}
 	if whole {
-		b.list = saleList{begun, sluice.DigestSales(list)}
+		b.list = saleList{begun, port.DigestSales(list)}
 	}
 }
 
@@ -156,7 +157,7 @@ func (b *Board) readRows(ctx context.Context) error {
 		}
 		begun := time.Now()
 		asking, cancel := context.WithTimeout(ctx, b.opts.Timeout)
-		rows, err := b.store.SelectSales(asking, sluice.SaleFilter{IDs: ids})
+		rows, err := b.store.SelectSales(asking, port.SaleFilter{IDs: ids})
 		cancel()
 		if err != nil {
 			return err // the readings ask again
@@ -249,7 +250,7 @@ func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 		b.sales.Delete(e.id)
 		b.rules = true
 	}
-	v := &View{Sale: *sale, Reading: sluice.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
+	v := &View{Sale: *sale, Reading: port.Reading{Sale: sale.ID, Now: sale.UpdatedAt}}
 	v.Body = b.opts.Encode(v, old)
 	if b.archived.Size() >= maxArchived {
 		b.archived.Clear()

@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // silent is a store that does not answer.
-type silent struct{ sluice.SaleStore }
+type silent struct{ port.SaleStore }
 
-func (silent) SelectSales(context.Context, sluice.SaleFilter) ([]sluice.Sale, error) {
+func (silent) SelectSales(context.Context, port.SaleFilter) ([]sluice.Sale, error) {
 	return nil, errors.New("down")
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // sharedLimiter counts as a ledger would, by name, buyer and address, and
@@ -28,9 +29,9 @@ type sharedLimiter struct {
 	short  bool
 }
 
-func (l *sharedLimiter) Allow(_ context.Context, name sluice.SaleID, rates sluice.Rates,
-	tries []sluice.Try,
-) ([]sluice.Wait, error) {
+func (l *sharedLimiter) Allow(_ context.Context, name sluice.SaleID, rates port.Rates,
+	tries []port.Try,
+) ([]port.Wait, error) {
 	time.Sleep(l.takes)
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +42,7 @@ func (l *sharedLimiter) Allow(_ context.Context, name sluice.SaleID, rates sluic
 	if l.paid == nil {
 		l.paid = map[string]int64{}
 	}
-	var waits []sluice.Wait
+	var waits []port.Wait
 	for _, try := range tries {
 		buyer, address := fmt.Sprint(name, " of ", try.Buyer), fmt.Sprint(name, " from ", try.Address)
 		now := time.Now().UnixMicro()
@@ -51,7 +52,7 @@ func (l *sharedLimiter) Allow(_ context.Context, name sluice.SaleID, rates sluic
 			l.paid[buyer], l.paid[address] = byBuyer, byAddress
 			l.writes++
 		}
-		waits = append(waits, sluice.Wait{
+		waits = append(waits, port.Wait{
 			Buyer: time.Duration(waitBuyer) * time.Microsecond, Address: time.Duration(waitAddress) * time.Microsecond,
 		})
 	}
@@ -208,7 +209,7 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 				}
 				c := claim(i)
 				c.Buyer = buyer
-				d, _, err := slot.Claim(t.Context(), &c, home, sluice.Rates{Buyer: rate})
+				d, _, err := slot.Claim(t.Context(), &c, home, port.Rates{Buyer: rate})
 				if err != nil || d.Code == sluice.Accepted && d.Order != c.Order {
 					t.Errorf("claim %d: %+v, %v", i, d, err)
 				}
@@ -250,7 +251,7 @@ func TestSharedRateFailsClosed(t *testing.T) {
 			t.Errorf("%s after %d calls of the limiter and %d of the ledger, want 1 and 4", got, len(limiter.calls),
 				len(ledger.sizes()))
 		}
-		for name, broken := range map[string]sluice.RateLimiter{
+		for name, broken := range map[string]port.RateLimiter{
 			"down": &sharedLimiter{fail: errors.New("down")}, "an answer is missing": &sharedLimiter{short: true}, "none": nil,
 		} {
 			ledger, failed := &slowLedger{}, atomic.Int64{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // defaultMaxInFlight is how many claims one server has in flight at a time,
@@ -38,8 +39,8 @@ type Slot struct {
 //
 // Errors: ErrOverloaded, ErrUnanswered and ErrRefusesWrites (nothing was
 // decided), ErrOutcomeUnknown, the context's error (the outcome is unknown too), sluice.ErrClosed.
-func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr, rates sluice.Rates) (
-	sluice.Decision, sluice.Wait, error,
+func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr, rates port.Rates) (
+	sluice.Decision, port.Wait, error,
 ) {
 	b := s.batcher
 	c := b.calls.Get().(*call)
@@ -48,7 +49,7 @@ func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr
 	if err := b.enqueue(s.sale, s.lane, c); err != nil {
 		s.Release()
 		b.calls.Put(c)
-		return sluice.Decision{}, sluice.Wait{}, err
+		return sluice.Decision{}, port.Wait{}, err
 	}
 	select {
 	case <-c.done:
@@ -57,7 +58,7 @@ func (s Slot) Claim(ctx context.Context, claim *sluice.Claim, address netip.Addr
 		b.calls.Put(c)
 		return decision, wait, err
 	case <-ctx.Done():
-		return sluice.Decision{}, sluice.Wait{}, ctx.Err() // the lane still owns c, and its slot
+		return sluice.Decision{}, port.Wait{}, ctx.Err() // the lane still owns c, and its slot
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A rate over all servers is counted where all of them can ask. Tries of claims
@@ -24,17 +25,17 @@ var errNotCounted = fmt.Errorf("%w: the rates cannot be counted", ErrUnanswered)
 type attempt struct {
 	buyer   sluice.BuyerID
 	address netip.Addr
-	rates   sluice.Rates
-	wait    sluice.Wait
+	rates   port.Rates
+	wait    port.Wait
 }
 
 // allow asks the limiter how long each of these has to wait.
-func allow(limiter sluice.RateLimiter, name sluice.SaleID, attempts []*attempt) error {
+func allow(limiter port.RateLimiter, name sluice.SaleID, attempts []*attempt) error {
 	if limiter == nil {
 		return errNotCounted
 	}
 	rates := attempts[len(attempts)-1].rates // the newest, when they have changed just now
-	tries := make([]sluice.Try, len(attempts))
+	tries := make([]port.Try, len(attempts))
 	for i, a := range attempts {
 		tries[i].Buyer = a.buyer
 		if rates.Address != (sluice.AddressRate{}) {
@@ -60,7 +61,7 @@ func allow(limiter sluice.RateLimiter, name sluice.SaleID, attempts []*attempt) 
 func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 	var bounded []*attempt
 	for _, c := range batch {
-		if c.attempt.rates != (sluice.Rates{}) {
+		if c.attempt.rates != (port.Rates{}) {
 			if bounded == nil {
 				bounded = make([]*attempt, 0, len(batch))
 			}
@@ -75,7 +76,7 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 		b.opts.Failed(sale, err)
 	}
 	return b.sift(l, batch, func(c *call) bool {
-		if c.attempt.rates != (sluice.Rates{}) {
+		if c.attempt.rates != (port.Rates{}) {
 			c.err = err
 		}
 		wait := c.attempt.wait.Longest()
@@ -90,7 +91,7 @@ func (b *Batcher) within(sale sluice.SaleID, l *lane, batch []*call) []*call {
 // as the batcher is: while a call is under way the next one gathers. So the
 // ledger is asked one thing at a time of each name, however large the crowd.
 type tries struct {
-	limiter sluice.RateLimiter // nil: nothing can be counted
+	limiter port.RateLimiter // nil: nothing can be counted
 	failed  func(name sluice.SaleID, err error)
 	batch   int // tries in one call
 	most    int // that wait, of one name
@@ -108,13 +109,13 @@ type counted struct {
 
 // count returns how long the try has to wait: not at all if it is within the
 // rates.
-func (t *tries) count(ctx context.Context, name sluice.SaleID, a attempt) (sluice.Wait, error) {
+func (t *tries) count(ctx context.Context, name sluice.SaleID, a attempt) (port.Wait, error) {
 	c := &counted{attempt: a, done: make(chan struct{})}
 	t.mu.Lock()
 	waiting, underWay := t.waiting[name]
 	if len(waiting) >= t.most {
 		t.mu.Unlock()
-		return sluice.Wait{}, ErrOverloaded
+		return port.Wait{}, ErrOverloaded
 	}
 	t.waiting[name] = append(waiting, c)
 	t.mu.Unlock()
@@ -125,7 +126,7 @@ func (t *tries) count(ctx context.Context, name sluice.SaleID, a attempt) (sluic
 	case <-c.done:
 		return c.wait, c.err
 	case <-ctx.Done():
-		return sluice.Wait{}, ctx.Err()
+		return port.Wait{}, ctx.Err()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // View is what this server knows of a sale: the store's row and a reading of
@@ -12,7 +13,7 @@ import (
 // changes once it is on the board.
 type View struct {
 	Sale    sluice.Sale
-	Reading sluice.Reading
+	Reading port.Reading
 
 	// Asked and Received are this server's clock just before the ledger was asked
 	// and just after it answered.
@@ -23,8 +24,8 @@ type View struct {
 	Cause error
 
 	holders *holders
-	replica *sluice.Reading // what a replica has reported since, by the ledger's clock; nil if nothing
-	onBoard *boardSale      // of the board; nil in views that are on none
+	replica *port.Reading // what a replica has reported since, by the ledger's clock; nil if nothing
+	onBoard *boardSale    // of the board; nil in views that are on none
 
 	// remembered: the sale is not on the board and the store does not answer;
 	// of the view only the id and the rules are known (Board.remembered).
@@ -48,7 +49,7 @@ func (v *View) State(now time.Time) sluice.State {
 
 // Shown is the reading that readers see: the ledger's, or a newer one
 // of its replica. Nothing is decided by it.
-func (v *View) Shown() *sluice.Reading {
+func (v *View) Shown() *port.Reading {
 	if v.replica != nil {
 		return v.replica
 	}
@@ -221,7 +222,7 @@ func (m *moment) at(now time.Time) time.Time { return m.ledger.Add(now.Sub(m.ser
 
 // take learns from readings that were asked for and received at these moments of
 // this server's clock. One does it at a time.
-func (c *ledgerClock) take(asked, received time.Time, readings []sluice.Reading) {
+func (c *ledgerClock) take(asked, received time.Time, readings []port.Reading) {
 	var least time.Time // at received it is no earlier
 	for i := range readings {
 		if now := readings[i].Now; !now.IsZero() && (least.IsZero() || now.Before(least)) {

@@ -11,16 +11,17 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
 // oneSale is a store that holds one loaded sale.
 type oneSale struct {
-	sluice.SaleStore
+	port.SaleStore
 	sale sluice.Sale
 }
 
-func (s oneSale) SelectSales(context.Context, sluice.SaleFilter) ([]sluice.Sale, error) {
+func (s oneSale) SelectSales(context.Context, port.SaleFilter) ([]sluice.Sale, error) {
 	return []sluice.Sale{s.sale}, nil
 }
 func (s oneSale) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) { return s.sale, nil }
@@ -42,7 +43,7 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 				Version: 1, Total: 1_000_000, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
 				OpensAt: opens, ClosesAt: closes,
 			}
-			must.Succeed(t, ledger.Load(t.Context(), sluice.LoadImage{Sale: "phones", Epoch: 1, Terms: terms}))
+			must.Succeed(t, ledger.Load(t.Context(), port.LoadImage{Sale: "phones", Epoch: 1, Terms: terms}))
 			must.Succeed(t, ledger.Unfence(t.Context(), "phones", 1))
 			store := oneSale{sale: sluice.Sale{ID: "phones", Terms: terms, Epoch: 1, LoadedEpoch: 1}}
 			board := admission.NewBoard(ledger, store, admission.BoardOptions{Refresh: 20 * time.Millisecond})

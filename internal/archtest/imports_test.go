@@ -1,7 +1,7 @@
 // Package archtest holds rules of the product's module, and of lab and test beside
 // it, as tests: the style of documents, and the import table:
 //
-//	domain <- policy <- adapters <- engine <- cmd
+//	domain <- ports <- policy <- adapters <- engine <- cmd
 //
 // A package that is not in the table fails. Change the table on purpose, and
 // say why in the commit.
@@ -53,21 +53,24 @@ var table = []row{
 	{"internal/loglimit", nil, nil},
 	{"internal/loop", nil, nil},
 	{"internal/meters", []string{root}, nil},
-	{"internal/metrics", []string{root}, []string{"*"}},
+	{"internal/metrics", []string{root, "internal/port"}, []string{"*"}},
 	{"internal/must", nil, nil},
 	{"internal/outbound", nil, nil},
 	{"internal/servertest", nil, []string{"*"}},
 
+	// Ports: what ledgers and stores do.
+	{"internal/port", []string{root}, nil},
+
 	// Policy.
 	{
 		"internal/admission",
-		[]string{root, "internal/loop", "internal/meters"},
+		[]string{root, "internal/port", "internal/loop", "internal/meters"},
 		[]string{"github.com/google/uuid", "github.com/puzpuzpuz/xsync/v4"},
 	},
-	{"internal/pipeline", []string{root, "internal/loop"}, nil},
-	{"internal/settle", []string{root, "internal/audit", "internal/loop", "lock"}, nil},
-	{"internal/audit", []string{root}, nil},
-	{"internal/notify", []string{root, "internal/loop", "internal/outbound", "lock"}, nil},
+	{"internal/pipeline", []string{root, "internal/port", "internal/loop"}, nil},
+	{"internal/settle", []string{root, "internal/port", "internal/audit", "internal/loop", "lock"}, nil},
+	{"internal/audit", []string{root, "internal/port"}, nil},
+	{"internal/notify", []string{root, "internal/port", "internal/loop", "internal/outbound", "lock"}, nil},
 	{"internal/tickets", []string{root, "internal/outbound"}, nil},
 
 	// Who asks. It knows buyers by their ids, and nothing else of the domain.
@@ -76,19 +79,21 @@ var table = []row{
 	}},
 
 	// Adapters. They never import each other.
-	{"internal/ledgertest", []string{root}, []string{"*"}},
-	{"ledger/redisledger", []string{root}, []string{"*"}},
-	{"ledger/sqliteledger", []string{root, "internal/meters", "internal/disk", "internal/loop"}, []string{"*"}},
+	{"internal/ledgertest", []string{root, "internal/port"}, []string{"*"}},
+	{"ledger/redisledger", []string{root, "internal/port"}, []string{"*"}},
+	{"ledger/sqliteledger", []string{
+		root, "internal/port", "internal/meters", "internal/disk", "internal/loop",
+	}, []string{"*"}},
 	{"internal/locktest", []string{"lock", "internal/must", "internal/servertest"}, nil},
 	{"lock/redislock", []string{"lock"}, []string{"*"}},
-	{"lock/storelock", []string{root, "lock"}, nil},
-	{"internal/storetest", []string{root, "internal/must", "internal/servertest"}, []string{"*"}},
-	{"internal/sqlcore", []string{root}, []string{"*"}},
-	{"store/sqlitestore", []string{root, "internal/sqlcore", "internal/disk"}, []string{"*"}},
-	{"store/pgstore", []string{root, "internal/sqlcore"}, []string{"*"}},
-	{"store/mysqlstore", []string{root, "internal/sqlcore"}, []string{"*"}},
+	{"lock/storelock", []string{"internal/port", "lock"}, nil},
+	{"internal/storetest", []string{root, "internal/port", "internal/must", "internal/servertest"}, []string{"*"}},
+	{"internal/sqlcore", []string{root, "internal/port"}, []string{"*"}},
+	{"store/sqlitestore", []string{root, "internal/port", "internal/sqlcore", "internal/disk"}, []string{"*"}},
+	{"store/pgstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
+	{"store/mysqlstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
 	{"internal/httpapi", []string{
-		root, "api", "internal/admission", "internal/settle", "internal/auth",
+		root, "internal/port", "api", "internal/admission", "internal/settle", "internal/auth",
 		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters",
 	}, nil},
 	{"internal/web", []string{root, "api", "clients/typescript", "internal/content", "internal/figures"}, nil},
@@ -102,7 +107,7 @@ var table = []row{
 	{"internal/config", []string{root, "engine", "internal/auth", "internal/httpapi"}, []string{"*"}},
 	{"engine", []string{
 		// SQLite alone is always linked; the other drivers are the program's to import.
-		root, "api", "ledger/sqliteledger", "store/sqlitestore",
+		root, "internal/port", "api", "ledger/sqliteledger", "store/sqlitestore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",
 		"internal/auth", "internal/httpapi", "internal/web", "internal/disk", "internal/loglimit", "internal/loop",
 		"internal/metrics",
@@ -134,7 +139,7 @@ var table = []row{
 	{"lab/site", nil, []string{"*"}},
 	{"lab/internal/crowd", []string{root}, nil},
 	{"lab/internal/floor", []string{
-		root, "internal/admission", "internal/loop", "lab/internal/crowd", "store/pgstore",
+		root, "internal/port", "internal/admission", "internal/loop", "lab/internal/crowd", "store/pgstore",
 	}, []string{"*"}},
 	{"lab/internal/machine", []string{"internal/servertest"}, nil},
 	{"lab/internal/table", nil, nil},

@@ -44,18 +44,19 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Ledger is what the audit reads of a sluice.Ledger.
+// Ledger is what the audit reads of a port.Ledger.
 type Ledger interface {
-	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
-	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
-	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
+	Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error)
+	Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) error
 }
 
-// Store is what an audit of all sales reads of a sluice.Store.
+// Store is what an audit of all sales reads of a port.Store.
 type Store interface {
-	sluice.AuditStore
+	port.AuditStore
 	Sales(ctx context.Context) ([]sluice.Sale, error)
 }
 
@@ -65,7 +66,7 @@ type Store interface {
 //
 // It holds about 290 bytes per order, and reads everything once; a sale that
 // is loaded into the ledger meanwhile is read again.
-func Run(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
+func Run(ctx context.Context, ledger Ledger, store port.AuditStore, sale sluice.SaleID) (sluice.AuditReport, error) {
 	b, err := Gather(ctx, ledger, store, sale, Options{History: true})
 	if err != nil {
 		return sluice.AuditReport{}, fmt.Errorf("audit: sale=%s: %w", sale, err)

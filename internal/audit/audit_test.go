@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // sold returns a world with ten claims of ten buyers: seven stored, one entry
@@ -40,7 +41,7 @@ func TestRightIsGreen(t *testing.T) {
 		"total 0":  newWorld(0, 1),
 		"never loaded": func() *world {
 			w := newWorld(5, 1)
-			w.reading = sluice.Reading{Sale: saleID, Now: opens}
+			w.reading = port.Reading{Sale: saleID, Now: opens}
 			w.sale.Epoch, w.sale.LoadedEpoch = 0, 0
 			return w
 		}(),
@@ -289,21 +290,21 @@ func TestPlanted(t *testing.T) {
 		{"a dead letter", func(w *world) {
 			e := w.journal[1]
 			w.journal = w.journal[:1]
-			w.letters = append(w.letters, sluice.DeadLetter{
-				Sale: saleID, EntryID: e.ID, Claims: string(sluice.AppendClaim(nil, &e.Claims[0])),
+			w.letters = append(w.letters, port.DeadLetter{
+				Sale: saleID, EntryID: e.ID, Claims: string(port.AppendClaim(nil, &e.Claims[0])),
 				Epoch: e.Epoch, FirstSeq: e.FirstSeq, Terms: e.Terms, At: e.At,
 			})
 		}, "I5", []string{"1 accepted claims are set aside as dead letters", string(orderID(1, 10))}},
 		{"a damaged journal entry", func(w *world) {
-			w.journal[1] = sluice.Entry{ID: w.journal[1].ID, Sale: saleID, Damage: errors.New("torn"), Raw: "x"}
+			w.journal[1] = port.Entry{ID: w.journal[1].ID, Sale: saleID, Damage: errors.New("torn"), Raw: "x"}
 		}, "I5", []string{"neither in the journal nor in the store, unless in what is damaged", "1 damaged journal entries"}},
 		{"a damaged dead letter", func(w *world) {
-			w.letters = append(w.letters, sluice.DeadLetter{Sale: saleID, EntryID: w.journal[1].ID, Claims: "torn"},
-				sluice.DeadLetter{Sale: saleID})
+			w.letters = append(w.letters, port.DeadLetter{Sale: saleID, EntryID: w.journal[1].ID, Claims: "torn"},
+				port.DeadLetter{Sale: saleID})
 			w.journal = w.journal[:1]
 		}, "I5", []string{"neither in the journal", "2 damaged dead letters"}},
 		{"loss that the ledger saw", func(w *world) {
-			w.reading.Fence = sluice.FenceLost + ": told 12, has 10"
+			w.reading.Fence = port.FenceLost + ": told 12, has 10"
 		}, "I5", []string{"it has lost accepted claims", "told 12"}},
 		{
 			"an older ledger", func(w *world) { w.sale.Epoch, w.sale.LoadedEpoch = 2, 2 }, "I5",
@@ -397,7 +398,7 @@ func TestUnchecked(t *testing.T) {
 	}
 
 	gone := sold()
-	gone.reading = sluice.Reading{Sale: saleID, Now: opens}
+	gone.reading = port.Reading{Sale: saleID, Now: opens}
 	r := run(t, gone)
 	wantRed(t, r, all...)
 	if d := detail(r, "I5"); !strings.Contains(d,
@@ -428,7 +429,7 @@ func TestErrors(t *testing.T) {
 // An order that no ledger was ever asked for is too many.
 func TestNeverLoadedWithOrders(t *testing.T) {
 	w := sold()
-	w.reading = sluice.Reading{Sale: saleID, Now: opens}
+	w.reading = port.Reading{Sale: saleID, Now: opens}
 	w.sale.Epoch, w.sale.LoadedEpoch = 1, 0
 	wantRed(t, run(t, w), "I5")
 }
@@ -473,7 +474,7 @@ func TestArchived(t *testing.T) {
 	w := newWorld(12, 1)
 	w.claim("ann", "bob")
 	w.drain()
-	w.reading = sluice.Reading{Sale: saleID, Now: w.reading.Now}
+	w.reading = port.Reading{Sale: saleID, Now: w.reading.Now}
 	w.sale.ArchivedAt = opens.Add(2 * time.Hour)
 	if report := run(t, w); !report.OK {
 		t.Errorf("%+v; want ok", report.Checks)
@@ -492,7 +493,7 @@ func deleted() *world {
 	w.drain()
 	w.end(3)
 	w.returning = nil
-	w.reading = sluice.Reading{Sale: saleID, Now: opens}
+	w.reading = port.Reading{Sale: saleID, Now: opens}
 	w.records, w.sale.ArchivedAt, w.sale.Epoch = nil, opens, w.sale.Epoch+1
 	w.sale.Remains = &sluice.Remains{}
 	for i := range w.orders {

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const saleID = sluice.SaleID("phone")
@@ -23,19 +24,19 @@ var opens = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 // or wrong. Its methods move claims along the proper way; tests edit its fields
 // to plant what must not be.
 type world struct {
-	sluice.AuditStore // nil: for what the audit does not call
-	mu                sync.Mutex
+	port.AuditStore // nil: for what the audit does not call
+	mu              sync.Mutex
 
 	// The ledger.
-	reading sluice.Reading
-	records []sluice.Record
-	journal []sluice.Entry
+	reading port.Reading
+	records []port.Record
+	journal []port.Entry
 
 	// The store.
 	sale     sluice.Sale
 	versions []sluice.Terms
 	orders   []sluice.Order
-	letters  []sluice.DeadLetter
+	letters  []port.DeadLetter
 	ended    map[sluice.OrderID]int64 // how often, by the history
 	// returning is the outbox.
 	returning []sluice.OrderID
@@ -51,7 +52,7 @@ func newWorld(total, maxPerBuyer int64) *world {
 		OpensAt: opens, ClosesAt: opens.Add(time.Hour),
 	}
 	return &world{
-		reading:  sluice.Reading{Sale: saleID, Loaded: true, Epoch: 1, Terms: terms, Now: opens},
+		reading:  port.Reading{Sale: saleID, Loaded: true, Epoch: 1, Terms: terms, Now: opens},
 		sale:     sluice.Sale{ID: saleID, Terms: terms, Cap: terms.Total, Epoch: 1, LoadedEpoch: 1},
 		versions: []sluice.Terms{terms},
 		fail:     map[string]error{},
@@ -65,7 +66,7 @@ func (w *world) claim(buyers ...string) {
 	defer w.mu.Unlock()
 	w.reading.Now = w.reading.Now.Add(time.Millisecond)
 	w.entryID++
-	e := sluice.Entry{
+	e := port.Entry{
 		ID: fmt.Sprintf("%08d", w.entryID), Sale: saleID, Epoch: w.reading.Epoch, Terms: w.reading.Terms.Version,
 		At: w.reading.Now, FirstSeq: w.reading.Seq + 1,
 	}
@@ -149,12 +150,12 @@ func (w *world) load() {
 	defer w.mu.Unlock()
 	w.sale.Epoch++
 	w.sale.LoadedEpoch = w.sale.Epoch
-	w.reading = sluice.Reading{
+	w.reading = port.Reading{
 		Sale: saleID, Loaded: true, Epoch: w.sale.Epoch, Taken: w.sale.Taken, Terms: w.sale.Terms, Now: w.reading.Now,
 	}
 	w.records, w.journal = nil, nil
 	for i := range w.orders {
-		w.records = append(w.records, w.orders[i].Record())
+		w.records = append(w.records, port.RecordOf(&w.orders[i]))
 	}
 }
 
@@ -168,18 +169,18 @@ func (w *world) change(edit func(*sluice.Terms)) {
 	w.reading.Terms = w.sale.Terms
 }
 
-func (w *world) Read(_ context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (w *world) Read(_ context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(sales) != 1 || sales[0] != saleID {
 		return nil, fmt.Errorf("unexpected sales %v", sales)
 	}
-	return []sluice.Reading{w.reading}, w.fail["Read"]
+	return []port.Reading{w.reading}, w.fail["Read"]
 }
 
 // Records yields what there is at the call, each claim with the state it has
 // when its turn comes, and perhaps some newer ones, and every third one twice.
-func (w *world) Records(_ context.Context, _ sluice.SaleID, yield func(sluice.Record) bool) error {
+func (w *world) Records(_ context.Context, _ sluice.SaleID, yield func(port.Record) bool) error {
 	n := 0
 	for {
 		w.mu.Lock()
@@ -199,11 +200,11 @@ func (w *world) Records(_ context.Context, _ sluice.SaleID, yield func(sluice.Re
 
 // PeekJournal yields the entries that have not been acknowledged when their
 // turn comes.
-func (w *world) PeekJournal(_ context.Context, _ sluice.SaleID, yield func(sluice.Entry) bool) error {
+func (w *world) PeekJournal(_ context.Context, _ sluice.SaleID, yield func(port.Entry) bool) error {
 	last := ""
 	for {
 		w.mu.Lock()
-		i := slices.IndexFunc(w.journal, func(e sluice.Entry) bool { return e.ID > last })
+		i := slices.IndexFunc(w.journal, func(e port.Entry) bool { return e.ID > last })
 		if i < 0 {
 			defer w.mu.Unlock()
 			return w.fail["PeekJournal"]
@@ -222,13 +223,13 @@ type snapshot struct {
 	sale     sluice.Sale
 	versions []sluice.Terms
 	orders   []sluice.Order
-	letters  []sluice.DeadLetter
+	letters  []port.DeadLetter
 
 	ended     map[sluice.OrderID]int64
 	returning []sluice.OrderID
 }
 
-func (w *world) Snapshot(_ context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) error {
+func (w *world) Snapshot(_ context.Context, id sluice.SaleID, read func(port.Snapshot) error) error {
 	w.mu.Lock()
 	s := snapshot{w.sale, w.versions, slices.Clone(w.orders), w.letters, maps.Clone(w.ended), slices.Clone(w.returning)}
 	err := w.fail["Snapshot"]
@@ -242,9 +243,9 @@ func (w *world) Snapshot(_ context.Context, id sluice.SaleID, read func(sluice.S
 	return read(s)
 }
 
-func (s snapshot) Sale() sluice.Sale                         { return s.sale }
-func (s snapshot) TermsVersions() []sluice.Terms             { return s.versions }
-func (s snapshot) DeadLetters() ([]sluice.DeadLetter, error) { return s.letters, nil }
+func (s snapshot) Sale() sluice.Sale                       { return s.sale }
+func (s snapshot) TermsVersions() []sluice.Terms           { return s.versions }
+func (s snapshot) DeadLetters() ([]port.DeadLetter, error) { return s.letters, nil }
 func (s snapshot) Endings(yield func(sluice.OrderID, int64) bool) error {
 	for id, times := range s.ended {
 		if !yield(id, times) {

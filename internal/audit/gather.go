@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A Book is what one reading of a sale in ledger, journal and store has found. It
@@ -17,9 +18,9 @@ type Book struct {
 
 	// First, Second and Last are the ledger's readings, as the package comment
 	// explains.
-	First, Second, Last sluice.Reading
-	LedgerErr           error               // why the ledger, or a part of it, could not be read
-	Damage              *sluice.DamageError // with Options.Damaged: claims that could not be read
+	First, Second, Last port.Reading
+	LedgerErr           error             // why the ledger, or a part of it, could not be read
+	Damage              *port.DamageError // with Options.Damaged: claims that could not be read
 
 	claims  []Row // the ledger's, up to the first reading
 	later   []Row // the ledger's, after it
@@ -59,14 +60,14 @@ type Options struct {
 
 // Gather reads everything, in the order that the package comment explains. Errors are the
 // store's and the context's; the ledger's are in the book.
-func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sluice.SaleID, o Options) (*Book, error) {
+func Gather(ctx context.Context, ledger Ledger, store port.AuditStore, sale sluice.SaleID, o Options) (*Book, error) {
 	for n := 1; ; n++ {
 		b := &Book{names: newNames(sale), Versions: map[int64]sluice.Terms{}, byStatus: map[sluice.Status]int64{}}
 		ledgerErr := b.readLedger(ctx, ledger, o.Damaged)
-		if err := store.Snapshot(ctx, sale, func(s sluice.Snapshot) error { return b.readStore(s, o.History) }); err != nil {
+		if err := store.Snapshot(ctx, sale, func(s port.Snapshot) error { return b.readStore(s, o.History) }); err != nil {
 			return nil, err
 		}
-		if r, ok := sluice.As[sluice.RefreshingLedger](ledger); ok && ledgerErr == nil {
+		if r, ok := port.As[port.RefreshingLedger](ledger); ok && ledgerErr == nil {
 			ledgerErr = r.Refresh(ctx)
 		}
 		if ledgerErr == nil {
@@ -76,7 +77,7 @@ func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sl
 			return nil, err
 		}
 		if ledgerErr == nil && (b.Last.Loaded != b.First.Loaded || b.Last.Epoch != b.First.Epoch) ||
-			errors.Is(ledgerErr, sluice.ErrNotLoaded) {
+			errors.Is(ledgerErr, port.ErrNotLoaded) {
 			if n < attempts {
 				continue
 			}
@@ -99,18 +100,18 @@ func Gather(ctx context.Context, ledger Ledger, store sluice.AuditStore, sale sl
 	}
 }
 
-func (b *Book) read(ctx context.Context, ledger Ledger) (sluice.Reading, error) {
+func (b *Book) read(ctx context.Context, ledger Ledger) (port.Reading, error) {
 	readings, err := ledger.Read(ctx, []sluice.SaleID{b.names.sale})
 	if err != nil {
-		return sluice.Reading{}, err
+		return port.Reading{}, err
 	}
 	if len(readings) != 1 {
-		return sluice.Reading{}, fmt.Errorf("the ledger gave %d readings of one sale", len(readings))
+		return port.Reading{}, fmt.Errorf("the ledger gave %d readings of one sale", len(readings))
 	}
 	if r := readings[0]; r.Loaded {
 		return r, nil
 	}
-	return sluice.Reading{Now: readings[0].Now}, nil
+	return port.Reading{Now: readings[0].Now}, nil
 }
 
 // readLedger takes steps 1 to 3.
@@ -120,12 +121,12 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 	}
 	// A sale that was loaded or dropped meanwhile shows in the last reading; else the part is gone.
 	readOn := func(err error) error {
-		if damaged && (errors.As(err, &b.Damage) || errors.Is(err, sluice.ErrNotLoaded)) {
+		if damaged && (errors.As(err, &b.Damage) || errors.Is(err, port.ErrNotLoaded)) {
 			return nil
 		}
 		return err
 	}
-	if err = readOn(ledger.Records(ctx, b.names.sale, func(r sluice.Record) bool {
+	if err = readOn(ledger.Records(ctx, b.names.sale, func(r port.Record) bool {
 		row := b.row(&r)
 		switch {
 		case row.Epoch > b.First.Epoch || row.Epoch == b.First.Epoch && row.Seq > b.First.Seq:
@@ -147,7 +148,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 	if b.Second, err = b.read(ctx, ledger); err != nil {
 		return err
 	}
-	return readOn(ledger.PeekJournal(ctx, b.names.sale, func(e sluice.Entry) bool {
+	return readOn(ledger.PeekJournal(ctx, b.names.sale, func(e port.Entry) bool {
 		b.entries++
 		if e.Damage != nil {
 			b.damaged++
@@ -158,7 +159,7 @@ func (b *Book) readLedger(ctx context.Context, ledger Ledger, damaged bool) (err
 	}))
 }
 
-func (b *Book) row(r *sluice.Record) Row {
+func (b *Book) row(r *port.Record) Row {
 	row, ok := b.names.row(r)
 	if !ok {
 		b.foreign.add(func() string { return strconv.Quote(string(r.Order)) })
@@ -178,7 +179,7 @@ func once(rows []Row) []Row {
 	return out
 }
 
-func (b *Book) appendEntry(rows []Row, e *sluice.Entry) []Row {
+func (b *Book) appendEntry(rows []Row, e *port.Entry) []Row {
 	for i := range e.Claims {
 		r := e.Record(i)
 		rows = append(rows, b.row(&r))
@@ -187,7 +188,7 @@ func (b *Book) appendEntry(rows []Row, e *sluice.Entry) []Row {
 }
 
 // readStore takes step 4.
-func (b *Book) readStore(s sluice.Snapshot, history bool) error {
+func (b *Book) readStore(s port.Snapshot, history bool) error {
 	b.Stored = s.Sale()
 	for _, t := range s.TermsVersions() {
 		b.Versions[t.Version] = t
@@ -200,7 +201,7 @@ func (b *Book) readStore(s sluice.Snapshot, history bool) error {
 	}
 	err := s.Orders(func(o sluice.Order) bool {
 		b.byStatus[o.Status]++
-		r := o.Record()
+		r := port.RecordOf(&o)
 		row := b.row(&r)
 		row.Paid = o.Status == sluice.Paid
 		row.refused = !row.Live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
@@ -223,14 +224,14 @@ func (b *Book) readStore(s sluice.Snapshot, history bool) error {
 	return nil
 }
 
-func (b *Book) readLetter(l *sluice.DeadLetter) {
+func (b *Book) readLetter(l *port.DeadLetter) {
 	b.asides++
-	claims, err := sluice.ParseClaims(l.Claims)
+	claims, err := port.ParseClaims(l.Claims)
 	if err != nil || len(claims) == 0 {
 		b.damagedAsides++ // which claims it holds is unknown
 		return
 	}
-	b.letters = b.appendEntry(b.letters, &sluice.Entry{
+	b.letters = b.appendEntry(b.letters, &port.Entry{
 		Sale: l.Sale, Epoch: l.Epoch, Terms: l.Terms, At: l.At, FirstSeq: l.FirstSeq, Claims: claims,
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // joined is what holding the ledger's claims against the store's orders gave.
@@ -199,7 +200,7 @@ func (b *Book) compareSides(c *finding, j *joined) {
 
 	missing := b.holes()
 	c.offence(&missing, "ledger: %d places of the sequence have no claim")
-	if reason := b.First.Fence; strings.HasPrefix(reason, sluice.FenceLost) {
+	if reason := b.First.Fence; strings.HasPrefix(reason, port.FenceLost) {
 		c.fault("ledger: it has lost accepted claims (fenced: %s)", reason)
 	} else if reason != "" {
 		c.fact("ledger: fenced: %s", reason)
@@ -237,7 +238,7 @@ type endings struct {
 	returning map[[16]byte]bool  // units in the outbox
 }
 
-func (b *Book) readEndings(s sluice.Snapshot, history bool) error {
+func (b *Book) readEndings(s port.Snapshot, history bool) error {
 	b.endings = endings{times: map[[16]byte]int64{}, returning: map[[16]byte]bool{}}
 	if history {
 		err := s.Endings(func(id sluice.OrderID, times int64) bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -27,8 +28,8 @@ import (
 
 // stage is a real ledger and a real store, and a way to damage the store.
 type stage struct {
-	ledger sluice.Ledger
-	store  sluice.Store
+	ledger port.Ledger
+	store  port.Store
 	sale   sluice.SaleID
 	db     *sql.DB // on the store, without its CHECK constraints
 

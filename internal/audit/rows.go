@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A Row is an accepted claim or a stored order, in what the checks compare. It
@@ -59,7 +60,7 @@ func (n *names) suffix(id sluice.OrderID) (order [16]byte, ok bool) {
 
 // row makes the row of a record. It returns false when the order id is not one
 // of this sale; the row then has a number of its own in its place.
-func (n *names) row(r *sluice.Record) (Row, bool) {
+func (n *names) row(r *port.Record) (Row, bool) {
 	out := Row{
 		key: maphash.String(n.seed, string(r.Key)), meta: maphash.String(n.seed, r.Meta),
 		Epoch: r.Epoch, Seq: r.Seq, Quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),

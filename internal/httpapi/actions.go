@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // acting is who asks for an admin's route, and what of it the record wants to
@@ -89,8 +90,8 @@ func (s *Server) refused(route Route, r *http.Request, by string) {
 }
 
 // action is what is known of a request before it is answered.
-func (s *Server) action(route Route, r *http.Request, by string) sluice.AdminAction {
-	a := sluice.AdminAction{
+func (s *Server) action(route Route, r *http.Request, by string) port.AdminAction {
+	a := port.AdminAction{
 		By: by, Route: route.Pattern, Path: r.URL.Path, Request: requestID(r), Address: s.address(r), Node: s.Kinds.Node,
 		Sale: sluice.SaleID(r.PathValue("sale")), Order: sluice.OrderID(r.PathValue("order")),
 	}
@@ -101,7 +102,7 @@ func (s *Server) action(route Route, r *http.Request, by string) sluice.AdminAct
 }
 
 // record writes it, also when the client is gone.
-func (s *Server) record(ctx context.Context, a sluice.AdminAction) {
+func (s *Server) record(ctx context.Context, a port.AdminAction) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordPatience)
 	defer cancel()
 	if err := s.Store.RecordAdminAction(ctx, a); err != nil {
@@ -216,7 +217,7 @@ func (s *Server) listActions(r *http.Request) (any, error) {
 }
 
 // actionMessage is an action on the wire.
-func actionMessage(a *sluice.AdminAction) api.AdminAction {
+func actionMessage(a *port.AdminAction) api.AdminAction {
 	return api.AdminAction{
 		ID: a.ID, At: api.At(a.At), By: a.By, Route: a.Route, Path: a.Path, SaleID: a.Sale, OrderID: a.Order,
 		Status: a.Status, Code: a.Code, RequestID: a.Request, Address: a.Address, Node: a.Node,

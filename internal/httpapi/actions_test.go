@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // actions reads what is recorded, the newest first.
@@ -105,13 +105,13 @@ func TestAdminActionsAreRecorded(t *testing.T) {
 
 // forgetful is a store that remembers what it was asked to record, and says err.
 type forgetful struct {
-	sluice.Store
+	port.Store
 	mu    sync.Mutex
-	tried []sluice.AdminAction
+	tried []port.AdminAction
 	err   error
 }
 
-func (f *forgetful) RecordAdminAction(_ context.Context, a sluice.AdminAction) error {
+func (f *forgetful) RecordAdminAction(_ context.Context, a port.AdminAction) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.tried = append(f.tried, a)

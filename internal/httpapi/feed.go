@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // listEvents is the feed: events after the one that is named, in order.
@@ -24,7 +25,7 @@ func (s *Server) listEvents(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	events, next, err := sluice.EventsAfter(r.Context(), s.Store, after, limit)
+	events, next, err := port.EventsAfter(r.Context(), s.Store, after, limit)
 	if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
 		err = faultOf(api.CodeGone, "after: events up to number %d are deleted, as order_retention says; compare your "+
 			"orders, and go on without after, from number %d", gone.First-1, gone.First)

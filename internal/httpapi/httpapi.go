@@ -25,6 +25,7 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/content"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -42,7 +43,7 @@ type Options struct {
 	Board   *admission.Board
 	Control sluice.Control
 	Store   Store
-	Ledger  sluice.Reader
+	Ledger  port.Reader
 
 	// Audit proves a sale, now.
 	Audit func(ctx context.Context, sale sluice.SaleID) (sluice.AuditReport, error)
@@ -73,11 +74,11 @@ type Options struct {
 
 	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
 	// none to look at.
-	LedgerRisks func(context.Context) ([]sluice.SettingRisk, error)
+	LedgerRisks func(context.Context) ([]port.SettingRisk, error)
 	// StoreRisks asks for the settings of the database that can lose orders and payments, and
 	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
-	StoreRisks  func(context.Context) ([]sluice.SettingRisk, error)
-	StoreRisked func() []sluice.SettingRisk
+	StoreRisks  func(context.Context) ([]port.SettingRisk, error)
+	StoreRisked func() []port.SettingRisk
 
 	// TryWebhook posts a body to a webhook once; the error says why it was not delivered,
 	// the status is that of its answer, 0 without one.
@@ -106,16 +107,16 @@ type Options struct {
 	Log      *slog.Logger
 }
 
-// Store is what the API uses of sluice.Store.
+// Store is what the API uses of port.Store.
 type Store interface {
-	sluice.SaleStore
-	sluice.OrderStore
-	sluice.SettleStore
-	sluice.DeadLetterStore
-	sluice.EventStore
-	sluice.WebhookStore
-	sluice.ListStore
-	sluice.AdminStore
+	port.SaleStore
+	port.OrderStore
+	port.SettleStore
+	port.DeadLetterStore
+	port.EventStore
+	port.WebhookStore
+	port.ListStore
+	port.AdminStore
 	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error

@@ -16,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Bounds of an upload: a list is as long as it is, but it must keep coming.
@@ -78,7 +79,7 @@ func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.Li
 	switch {
 	case tooLarge || errors.Is(err, sluice.ErrListTooLong):
 		return nil, faultOf(api.CodeTooLarge,
-			"a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", sluice.MaxListed, maxListBody)
+			"a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", port.MaxListed, maxListBody)
 	case isBad:
 		return nil, badRequest("%s; the old list stays", bad.Detail)
 	case err != nil:
@@ -222,6 +223,6 @@ func (s *Server) showList(r *http.Request) (any, error) {
 }
 
 // listMessage returns the list as the wire has it.
-func listMessage(l *sluice.BuyerList) api.BuyerList {
+func listMessage(l *port.BuyerList) api.BuyerList {
 	return api.BuyerList{SaleID: l.Sale, List: l.Kind, Size: l.Size, UpdatedAt: api.AtOrNull(l.UpdatedAt)}
 }

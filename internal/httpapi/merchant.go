@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // createSale adds a sale and loads it: when the answer comes, it can be bought.
@@ -87,13 +88,13 @@ func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
 		return adminSaleMessage(&view.Sale, &view.Reading)
 	}
-	return adminSaleMessage(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
+	return adminSaleMessage(sale, &port.Reading{Sale: sale.ID, Now: s.Now()})
 }
 
 // adminListSales lists all sales, closed and archived ones too: the store's,
 // with what the board knows of those that are not archived.
 func (s *Server) adminListSales(r *http.Request) (any, error) {
-	var filter sluice.SaleFilter
+	var filter port.SaleFilter
 	after := parameter{"cursor", func(value string) error {
 		if filter.After = sluice.SaleID(value); filter.After.Validate() != nil {
 			return errors.New(wrongCursor)
@@ -110,7 +111,7 @@ func (s *Server) adminListSales(r *http.Request) (any, error) {
 		if view := s.Board.View(sale.ID); view != nil {
 			return adminSaleMessage(&view.Sale, &view.Reading)
 		}
-		return adminSaleMessage(sale, &sluice.Reading{Sale: sale.ID, Now: s.Now()})
+		return adminSaleMessage(sale, &port.Reading{Sale: sale.ID, Now: s.Now()})
 	})}
 	if len(sales) == filter.Limit {
 		list.NextCursor = string(sales[len(sales)-1].ID)
@@ -189,7 +190,7 @@ func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, err
 }
 
 // adminSaleMessage is SaleMessage with everything a merchant may know.
-func adminSaleMessage(s *sluice.Sale, r *sluice.Reading) api.AdminSale {
+func adminSaleMessage(s *sluice.Sale, r *port.Reading) api.AdminSale {
 	v := api.AdminSale{
 		Sale:              SaleMessage(s, r),
 		MaxOrdersPerBuyer: limited(s.MaxOrders),
@@ -253,7 +254,7 @@ func (s *Server) showDeadLetter(r *http.Request) (any, error) {
 // replayDeadLetter stores the entry, or claims its units again.
 func (s *Server) replayDeadLetter(r *http.Request) (any, error) {
 	replayed, err := s.Replay(r.Context(), letterID(r))
-	if conflict, ok := errors.AsType[*sluice.ConflictError](err); ok {
+	if conflict, ok := errors.AsType[*port.ConflictError](err); ok {
 		err = faultOf(api.CodeSaleState, "it still cannot be stored: %v", conflict)
 	}
 	return api.Replayed{ // without null lists
@@ -271,7 +272,7 @@ func letterID(r *http.Request) int64 {
 }
 
 // letterMessage is a dead letter as the merchant sees it.
-func letterMessage(d *sluice.DeadLetter) api.DeadLetter {
+func letterMessage(d *port.DeadLetter) api.DeadLetter {
 	return api.DeadLetter{
 		ID: d.ID, SaleID: d.Sale, EntryID: d.EntryID, Reason: d.Reason, Claims: d.Claims,
 		Epoch: d.Epoch, FirstSeq: d.FirstSeq, Node: d.Node, At: api.AtOrNull(d.At), CreatedAt: api.At(d.CreatedAt),

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func TestParsePlaceOrder(t *testing.T) {
@@ -63,7 +64,7 @@ func TestSaleViews(t *testing.T) {
 		Terms:         sluice.Terms{Version: 3, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: 4, OpensAt: now},
 		PaymentWindow: time.Minute, CreatedAt: now, UpdatedAt: now,
 	}
-	r := sluice.Reading{
+	r := port.Reading{
 		Sale: "s1", Loaded: true, Epoch: 2, Seq: 5, Taken: 4, Terms: s.Terms,
 		Now: now.Add(1500 * time.Millisecond), Backlog: 1,
 	}
@@ -86,7 +87,7 @@ func TestSaleViews(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	// Loss is visible: a sale that the ledger does not hold is never "0 available".
-	lost := SaleMessage(&s, &sluice.Reading{Sale: "s1", Now: now})
+	lost := SaleMessage(&s, &port.Reading{Sale: "s1", Now: now})
 	if lost.State != sluice.StateUnavailable || lost.Available != nil || *lost.Total != 10 {
 		t.Errorf("not loaded: %+v", lost)
 	}

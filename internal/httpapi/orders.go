@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // showBuyer says who asks: pages that have a session and no token cannot know.
@@ -87,7 +88,7 @@ func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice
 		}
 		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
-	if errors.Is(queued, sluice.ErrNotLoaded) {
+	if errors.Is(queued, port.ErrNotLoaded) {
 		view, err := s.Board.Lookup(ctx, sale)
 		if errors.Is(err, sluice.ErrSaleNotFound) || err == nil && view.Archived() {
 			return sluice.Order{}, sluice.ErrOrderNotFound // no such sale, or one that the store alone answers for
@@ -99,7 +100,7 @@ func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice
 // waits reports whether an accepted claim is still in the journal, as far as
 // this server knows while the store does not answer: nothing that was accepted
 // before the claim waits there no more.
-func (s *Server) waits(r *sluice.Record) bool {
+func (s *Server) waits(r *port.Record) bool {
 	view := s.Board.View(r.Sale)
 	if !r.Live || view == nil || r.Epoch != view.Reading.Epoch {
 		return false
@@ -268,7 +269,7 @@ func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*s
 }
 
 // Change takes an action on an order; of a buyer who is named, if it is the buyer's own.
-// Errors: those of sluice.SettleStore's Change, and for an order that is not stored
+// Errors: those of port.SettleStore's Change, and for an order that is not stored
 // sluice.ErrOrderQueued, or those of Order.
 func (s *Server) Change(ctx context.Context, change sluice.Change) (order sluice.Order, err error) {
 	sale, _ := change.Order.Sale()

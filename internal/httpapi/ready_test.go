@@ -13,25 +13,26 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // readyLedger and readyStore count requests, and answer as the test sets.
 type readyLedger struct {
-	sluice.Reader
+	port.Reader
 	asked  atomic.Int64
 	answer func(context.Context) error
 }
 
-func (l *readyLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (l *readyLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	l.asked.Add(1)
 	if err := l.answer(ctx); err != nil {
 		return nil, err
 	}
-	return make([]sluice.Reading, len(sales)), nil
+	return make([]port.Reading, len(sales)), nil
 }
 
 type readyStore struct {
-	sluice.Store
+	port.Store
 	asked  atomic.Int64
 	answer func(context.Context) error
 }

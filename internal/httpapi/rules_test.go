@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
@@ -165,7 +166,7 @@ func TestRulesOfASale(t *testing.T) {
 			}
 
 			// What is shown can be sent back.
-			shown := adminSaleMessage(&sale, &sluice.Reading{})
+			shown := adminSaleMessage(&sale, &port.Reading{})
 			text := must.Get(json.Marshal(shown.Rules))(t)
 			var back api.PatchSale
 			if err := api.Decode(text, &back); err != nil {

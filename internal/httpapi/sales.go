@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/content"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // saleForm is that of a sale and of the list of sales.
@@ -160,7 +161,7 @@ const patience = 2 * time.Second
 
 // SaleMessage joins the store's description and the ledger's reading. The terms
 // are those that decide: the ledger's, when it holds the sale.
-func SaleMessage(s *sluice.Sale, r *sluice.Reading) api.Sale {
+func SaleMessage(s *sluice.Sale, r *port.Reading) api.Sale {
 	terms := &s.Terms
 	if r.Loaded {
 		terms = &r.Terms

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A sale is encoded once per change, not once per reading.
@@ -31,7 +32,7 @@ func TestEncodeSaleOncePerChange(t *testing.T) {
 		}
 		return &admission.View{
 			Sale: sale, Asked: at, Received: at,
-			Reading: sluice.Reading{Sale: "phone", Loaded: true, Epoch: 1, Taken: taken, Terms: sale.Terms, Now: at},
+			Reading: port.Reading{Sale: "phone", Loaded: true, Epoch: 1, Taken: taken, Terms: sale.Terms, Now: at},
 		}
 	}
 	encode := func(v, before *admission.View) *saleBody {

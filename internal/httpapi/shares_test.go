@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A thousand requests for the databases at the same time: few are asked at a time,
@@ -59,14 +60,14 @@ func TestDatabasesAreAskedInTurn(t *testing.T) {
 }
 
 // hungLedger is a ledger that does not answer, behind a store that does.
-type hungLedger struct{ sluice.Reader }
+type hungLedger struct{ port.Reader }
 
-func (hungLedger) Find(ctx context.Context, _ sluice.OrderID, _ sluice.BuyerID) (sluice.Record, error) {
+func (hungLedger) Find(ctx context.Context, _ sluice.OrderID, _ sluice.BuyerID) (port.Record, error) {
 	<-ctx.Done()
-	return sluice.Record{}, ctx.Err()
+	return port.Record{}, ctx.Err()
 }
 
-type emptyStore struct{ sluice.Store }
+type emptyStore struct{ port.Store }
 
 func (emptyStore) Order(context.Context, sluice.OrderID) (sluice.Order, error) {
 	return sluice.Order{}, sluice.ErrOrderNotFound

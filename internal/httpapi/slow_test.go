@@ -20,6 +20,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // slowServer is the API's own server on a real listener, with its limits made
@@ -427,8 +428,8 @@ type lister struct{ forgetful }
 
 func (*lister) ReplaceList(_ context.Context, sale sluice.SaleID, kind sluice.ListKind,
 	buyers iter.Seq2[sluice.BuyerID, error],
-) (sluice.BuyerList, error) {
-	list := sluice.BuyerList{Sale: sale, Kind: kind}
+) (port.BuyerList, error) {
+	list := port.BuyerList{Sale: sale, Kind: kind}
 	for _, err := range buyers {
 		if err != nil {
 			return list, err

@@ -13,12 +13,13 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // offLedger is a ledger whose clock is off against this machine's, with one
 // sale that opens by it.
 type offLedger struct {
-	sluice.Reader
+	port.Reader
 	off   time.Duration
 	opens time.Time
 }
@@ -27,10 +28,10 @@ func (l *offLedger) terms() sluice.Terms {
 	return sluice.Terms{Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: l.opens}
 }
 
-func (l *offLedger) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
-	readings := make([]sluice.Reading, len(ids))
+func (l *offLedger) Read(_ context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
+	readings := make([]port.Reading, len(ids))
 	for i, id := range ids {
-		readings[i] = sluice.Reading{
+		readings[i] = port.Reading{
 			Sale: id, Now: time.Now().Add(l.off).UTC().Truncate(time.Millisecond), Loaded: true,
 			Epoch: 1, Terms: l.terms(),
 		}
@@ -39,7 +40,7 @@ func (l *offLedger) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Readi
 }
 
 type offStore struct {
-	sluice.Store
+	port.Store
 	ledger *offLedger
 	off    time.Duration // of its clock against this machine's
 }

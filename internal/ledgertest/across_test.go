@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/rueidis"
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -18,7 +18,7 @@ func newRedis(t testing.TB) Open {
 	url := servertest.Redis(t)
 	prefix := fmt.Sprintf("sluicetest-%016x", rand.Uint64())
 	t.Cleanup(func() { unlink(t, url, prefix+":*") })
-	return func(t testing.TB, node string, clock *Clock) sluice.Ledger {
+	return func(t testing.TB, node string, clock *Clock) port.Ledger {
 		t.Helper()
 		l, err := redisledger.Open(context.Background(), url, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now})
 		if err != nil {

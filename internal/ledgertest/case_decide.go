@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // decideCases: each code of a ledger, alone.
@@ -112,7 +113,7 @@ var decideCases = []testCase{
 		e.wantTaken(3*sluice.MaxQuantity, 3)
 	}},
 	{"the largest total and limit are exact to the unit", one, func(e *env) {
-		e.loadImage(sluice.LoadImage{
+		e.loadImage(port.LoadImage{
 			Sale: sale, Epoch: 1, Taken: sluice.MaxUnits - 3,
 			Terms: with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = sluice.MaxUnits, sluice.MaxUnits }),
 		})

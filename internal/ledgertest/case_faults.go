@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // faultCases: an error means that the outcome is unknown, and a repeat with
@@ -76,12 +77,12 @@ var faultCases = []testCase{
 	{"a lost reply of the journal makes its entries own", journal, func(e *env) {
 		e.faulty(nth("ReadJournal", 1, fault{After: true}))
 		e.threeEntries()
-		_, err := e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 2})
+		_, err := e.ledger.ReadJournal(e.ctx, port.JournalRead{Sale: sale, Source: port.New, Max: 2})
 		e.wantErr("ReadJournal", err, errInjected)
-		own := e.journal(sluice.Own, "", 10)
+		own := e.journal(port.Own, "", 10)
 		e.same("own", seqs(own), []int64{1, 2})
 		e.same("deliveries", own[0].Deliveries, int64(2))
-		e.same("new", seqs(e.journal(sluice.New, "", 10)), []int64{3})
+		e.same("new", seqs(e.journal(port.New, "", 10)), []int64{3})
 	}},
 	{"keepers are repeated until they are heard", one, func(e *env) {
 		f := e.faulty(nil)
@@ -130,7 +131,7 @@ var faultCases = []testCase{
 
 // stubborn asks until there is an answer, with new order ids each time, as
 // clients and batchers do.
-func (e *env) stubborn(l sluice.Decider, batch []sluice.Claim) []sluice.Decision {
+func (e *env) stubborn(l port.Decider, batch []sluice.Claim) []sluice.Decision {
 	e.Helper()
 	batch = slices.Clone(batch)
 	for range 100 {

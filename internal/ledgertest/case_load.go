@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // record makes a stored claim of an older epoch, as a load image carries it.
-func (e *env) record(buyer sluice.BuyerID, key sluice.Key, quantity, seq int64, live bool) sluice.Record {
-	return sluice.Record{
+func (e *env) record(buyer sluice.BuyerID, key sluice.Key, quantity, seq int64, live bool) port.Record {
+	return port.Record{
 		Claim: e.claim(buyer, key, quantity), Sale: sale, Epoch: 1, Seq: seq, Terms: 1,
 		At: start.Add(-time.Minute).Add(time.Duration(seq) * time.Millisecond), Live: live,
 	}
@@ -18,8 +19,8 @@ func (e *env) record(buyer sluice.BuyerID, key sluice.Key, quantity, seq int64, 
 // loadCases: the one way to bring a sale in.
 var loadCases = []testCase{
 	{"it leaves the sale fenced until Unfence", one, func(e *env) {
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 1, Terms: total(3)})
-		if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Epoch != 1 || r.Seq != 0 || r.Taken != 0 || r.Backlog != 0 {
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 1, Terms: total(3)})
+		if r := e.read(sale); r.Fence != port.FenceLoading || r.Epoch != 1 || r.Seq != 0 || r.Taken != 0 || r.Backlog != 0 {
 			e.Errorf("%+v, want epoch 1, empty, fenced as loading", r)
 		}
 		e.same("terms", e.read(sale).Terms, total(3))
@@ -28,19 +29,19 @@ var loadCases = []testCase{
 		e.accepted(e.claim("ann", "k", 1))
 	}},
 	{"only a higher epoch is accepted", one, func(e *env) {
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 3, Terms: total(3)})
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 3, Terms: total(3)})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 3))
 		e.accepted(e.claim("ann", "k", 2))
 		for _, epoch := range []int64{1, 2, 3} {
-			err := e.ledger.Load(e.ctx, sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: total(9)})
-			e.wantErr("Load", err, sluice.ErrStaleEpoch)
+			err := e.ledger.Load(e.ctx, port.LoadImage{Sale: sale, Epoch: epoch, Terms: total(9)})
+			e.wantErr("Load", err, port.ErrStaleEpoch)
 		}
 		e.wantTaken(2, 1) // a live sale is never refilled
 		e.wantCode(e.claim("bob", "k", 2), sluice.Insufficient)
 	}},
 	{"claims of its own epoch begin the sequence, and are in no journal", one, func(e *env) {
 		promised := e.record("ann", "k", 1, 1, true)
-		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1203), Taken: 1, Records: []sluice.Record{promised}}
+		image := port.LoadImage{Sale: sale, Epoch: 2, Terms: total(1203), Taken: 1, Records: []port.Record{promised}}
 		for i := range int64(1200) { // in several calls
 			r := e.record(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1, i+1, true)
 			r.Epoch = 2
@@ -48,14 +49,14 @@ var loadCases = []testCase{
 		}
 		e.loadImage(image)
 		for range 2 {
-			if r := e.read(sale); r.Fence != sluice.FenceLoading || r.Backlog != 0 {
+			if r := e.read(sale); r.Fence != port.FenceLoading || r.Backlog != 0 {
 				e.Errorf("%+v, want no entry, and the sale fenced as loading", r)
 			}
 			e.wantTaken(1201, 1200)
 			e.restart()
 		}
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
-		for _, r := range []sluice.Record{image.Records[0], image.Records[1], image.Records[1200]} {
+		for _, r := range []port.Record{image.Records[0], image.Records[1], image.Records[1200]} {
 			e.same("repeat", e.one(r.Claim), answerOf(r, true))
 		}
 		e.same("seq", e.accepted(e.claim("bob", "k", 1)).Seq, int64(1201))
@@ -69,8 +70,8 @@ var loadCases = []testCase{
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Meta = `{"a":1}`
 		other := e.record("bob", "k1", 1, 3, true)
-		image := sluice.LoadImage{
-			Sale: sale, Epoch: 5, Taken: 3, Records: []sluice.Record{live, ended, other},
+		image := port.LoadImage{
+			Sale: sale, Epoch: 5, Taken: 3, Records: []port.Record{live, ended, other},
 			Terms: with(func(t *sluice.Terms) { t.Version, t.Total, t.MaxPerBuyer, t.MaxOrders = 4, 6, 3, 3 }),
 		}
 		e.loadImage(image)
@@ -112,9 +113,9 @@ var loadCases = []testCase{
 		e.accepted(gone)
 		e.ackAll()
 		kept := e.record("bob", "k", 1, 1, true)
-		e.loadImage(sluice.LoadImage{
+		e.loadImage(port.LoadImage{
 			Sale: sale, Epoch: 2, Terms: with(func(t *sluice.Terms) { t.Version, t.Total = 2, 2 }),
-			Taken: 1, Records: []sluice.Record{kept},
+			Taken: 1, Records: []port.Record{kept},
 		})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.wantTaken(1, 0)
@@ -132,7 +133,7 @@ var loadCases = []testCase{
 	}},
 	{"a large image", one, func(e *env) {
 		const n = 5000
-		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(n), Taken: n / 2}
+		image := port.LoadImage{Sale: sale, Epoch: 2, Terms: total(n), Taken: n / 2}
 		for i := range int64(n) {
 			r := e.record(sluice.BuyerID(fmt.Sprint("buyer-", i)), "k", 1, i+1, i%2 == 0)
 			image.Records = append(image.Records, r)
@@ -155,14 +156,14 @@ var loadCases = []testCase{
 	{"of concurrent loads of one epoch exactly one wins, and of many epochs the highest", one, func(e *env) {
 		errs := make(chan error)
 		for range 4 {
-			go func() { errs <- e.ledger.Load(e.ctx, sluice.LoadImage{Sale: sale, Epoch: 1, Terms: total(1)}) }()
+			go func() { errs <- e.ledger.Load(e.ctx, port.LoadImage{Sale: sale, Epoch: 1, Terms: total(1)}) }()
 		}
 		won := 0
 		for range 4 {
 			if err := <-errs; err == nil {
 				won++
 			} else {
-				e.wantErr("Load", err, sluice.ErrStaleEpoch)
+				e.wantErr("Load", err, port.ErrStaleEpoch)
 			}
 		}
 		if won != 1 {
@@ -170,15 +171,15 @@ var loadCases = []testCase{
 		}
 		for epoch := range int64(6) {
 			go func() {
-				errs <- e.ledger.Load(e.ctx, sluice.LoadImage{Sale: sale, Epoch: epoch + 2, Terms: total(epoch)})
+				errs <- e.ledger.Load(e.ctx, port.LoadImage{Sale: sale, Epoch: epoch + 2, Terms: total(epoch)})
 			}()
 		}
 		for range 6 {
 			if err := <-errs; err != nil {
-				e.wantErr("Load", err, sluice.ErrStaleEpoch)
+				e.wantErr("Load", err, port.ErrStaleEpoch)
 			}
 		}
-		if r := e.read(sale); r.Epoch != 7 || r.Terms.Total != 5 || r.Fence != sluice.FenceLoading {
+		if r := e.read(sale); r.Epoch != 7 || r.Terms.Total != 5 || r.Fence != port.FenceLoading {
 			e.Errorf("%+v, want epoch 7 with its terms, fenced", r)
 		}
 	}},
@@ -208,14 +209,14 @@ var fenceCases = []testCase{
 		}
 	}},
 	{"another epoch is stale, a missing sale is not loaded", one, func(e *env) {
-		e.wantErr("Fence", e.ledger.Fence(e.ctx, sale, 1, "x"), sluice.ErrNotLoaded)
-		e.wantErr("Unfence", e.ledger.Unfence(e.ctx, sale, 1), sluice.ErrNotLoaded)
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
+		e.wantErr("Fence", e.ledger.Fence(e.ctx, sale, 1, "x"), port.ErrNotLoaded)
+		e.wantErr("Unfence", e.ledger.Unfence(e.ctx, sale, 1), port.ErrNotLoaded)
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
 		for _, epoch := range []int64{1, 3} {
-			e.wantErr("Fence", e.ledger.Fence(e.ctx, sale, epoch, "x"), sluice.ErrStaleEpoch)
-			e.wantErr("Unfence", e.ledger.Unfence(e.ctx, sale, epoch), sluice.ErrStaleEpoch)
+			e.wantErr("Fence", e.ledger.Fence(e.ctx, sale, epoch, "x"), port.ErrStaleEpoch)
+			e.wantErr("Unfence", e.ledger.Unfence(e.ctx, sale, epoch), port.ErrStaleEpoch)
 		}
-		if r := e.read(sale); r.Fence != sluice.FenceLoading {
+		if r := e.read(sale); r.Fence != port.FenceLoading {
 			e.Errorf("fence %q, want loading", r.Fence)
 		}
 	}},
@@ -247,7 +248,7 @@ var fenceCases = []testCase{
 // ackAll takes everything out of the journal.
 func (e *env) ackAll() {
 	e.Helper()
-	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
+	for _, source := range []port.Source{port.Own, port.New} {
 		for {
 			entries := e.journal(source, "", 100)
 			if len(entries) == 0 {
@@ -258,7 +259,7 @@ func (e *env) ackAll() {
 	}
 }
 
-func ids(entries []sluice.Entry) []string {
+func ids(entries []port.Entry) []string {
 	all := make([]string, len(entries))
 	for i := range entries {
 		all[i] = entries[i].ID

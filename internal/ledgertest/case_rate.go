@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// rateCases are about a ledger as a sluice.RateLimiter, which every ledger is.
+// rateCases are about a ledger as a port.RateLimiter, which every ledger is.
 // The rates are slow, since a backend may forget by a clock of its own.
 var rateCases = []testCase{
 	{"BurstAndRefill", one, func(e *env) {
@@ -70,15 +71,15 @@ var rateCases = []testCase{
 	{"AgreesWithTheMeters", one, func(e *env) {
 		random := rand.New(rand.NewPCG(4, 2))
 		buyers, addresses := sluice.BuyerRate{Requests: 7, PerS: 2000}, sluice.AddressRate{Requests: 11, PerS: 2000}
-		for i, rates := range []sluice.Rates{ // do not divide
+		for i, rates := range []port.Rates{ // do not divide
 			{Buyer: buyers}, {Address: addresses}, {Buyer: buyers, Address: addresses},
 		} {
 			paid := map[string]int64{}
 			for range 60 {
 				e.clock.Advance(time.Duration(random.Int64N(400)) * time.Second)
 				now := e.clock.Now().UnixMicro()
-				var tries []sluice.Try
-				var want []sluice.Wait
+				var tries []port.Try
+				var want []port.Wait
 				for range 1 + random.IntN(8) {
 					buyer, address := fmt.Sprint("buyer-", random.IntN(4)), fmt.Sprint("home-", random.IntN(2))
 					byBuyer, waitBuyer := rates.Buyer.Meter().Try(paid[buyer], now)
@@ -86,8 +87,8 @@ var rateCases = []testCase{
 					if waitBuyer == 0 && waitAddress == 0 {
 						paid[buyer], paid[address] = byBuyer, byAddress
 					}
-					tries = append(tries, sluice.Try{Buyer: sluice.BuyerID(buyer), Address: address})
-					want = append(want, sluice.Wait{
+					tries = append(tries, port.Try{Buyer: sluice.BuyerID(buyer), Address: address})
+					want = append(want, port.Wait{
 						Buyer:   time.Duration(waitBuyer) * time.Microsecond,
 						Address: time.Duration(waitAddress) * time.Microsecond,
 					})
@@ -97,31 +98,31 @@ var rateCases = []testCase{
 		}
 	}},
 	{"AnAddressWithManyAccounts", one, func(e *env) {
-		rates := sluice.Rates{Address: sluice.AddressRate{Requests: 3, PerS: 3000}}
+		rates := port.Rates{Address: sluice.AddressRate{Requests: 3, PerS: 3000}}
 		for i := range 6 {
 			buyer := sluice.BuyerID(fmt.Sprint("buyer-", i))
-			wait := sluice.Wait{}
+			wait := port.Wait{}
 			if i >= 3 {
 				wait.Address = 1000 * time.Second
 			}
-			e.same("waits", e.tries(sale, rates, sluice.Try{Buyer: buyer, Address: "home"},
-				sluice.Try{Buyer: buyer, Address: fmt.Sprint("other-", i)}), []sluice.Wait{wait, {}})
+			e.same("waits", e.tries(sale, rates, port.Try{Buyer: buyer, Address: "home"},
+				port.Try{Buyer: buyer, Address: fmt.Sprint("other-", i)}), []port.Wait{wait, {}})
 		}
 		// Addresses are no buyers, and other sales count apart.
 		e.wantWaits(e.allow(sale, sluice.BuyerRate{Requests: 1, PerS: 1000}, "home"), 0)
-		e.same("waits", e.tries("other", rates, sluice.Try{Buyer: "ann", Address: "home"}), []sluice.Wait{{}})
-		e.same("waits without a rate", e.tries(sale, sluice.Rates{}, sluice.Try{Buyer: "ann", Address: "home"}),
-			[]sluice.Wait{{}})
+		e.same("waits", e.tries("other", rates, port.Try{Buyer: "ann", Address: "home"}), []port.Wait{{}})
+		e.same("waits without a rate", e.tries(sale, port.Rates{}, port.Try{Buyer: "ann", Address: "home"}),
+			[]port.Wait{{}})
 	}},
 	{"ATryCountsInBothRatesOrInNeither", one, func(e *env) {
-		rates := sluice.Rates{
+		rates := port.Rates{
 			Buyer: sluice.BuyerRate{Requests: 2, PerS: 4000}, Address: sluice.AddressRate{Requests: 3, PerS: 3000},
 		}
-		ann, bob, eve := sluice.Try{Buyer: "ann", Address: "home"}, sluice.Try{Buyer: "bob", Address: "home"},
-			sluice.Try{Buyer: "eve", Address: "home"}
-		away := sluice.Try{Buyer: "eve", Address: "away"}
+		ann, bob, eve := port.Try{Buyer: "ann", Address: "home"}, port.Try{Buyer: "bob", Address: "home"},
+			port.Try{Buyer: "eve", Address: "home"}
+		away := port.Try{Buyer: "eve", Address: "away"}
 		const first, second = 1000 * time.Second, 2000 * time.Second
-		e.same("waits", e.tries(sale, rates, ann, ann, ann, bob, eve, away, away, away, ann), []sluice.Wait{
+		e.same("waits", e.tries(sale, rates, ann, ann, ann, bob, eve, away, away, away, ann), []port.Wait{
 			{},
 			{},
 			{Buyer: second}, // which cost the address nothing:
@@ -133,7 +134,7 @@ var rateCases = []testCase{
 			{Buyer: second, Address: first},
 		})
 		e.clock.Advance(first)
-		e.same("waits", e.tries(sale, rates, ann, bob, eve), []sluice.Wait{
+		e.same("waits", e.tries(sale, rates, ann, bob, eve), []port.Wait{
 			{Buyer: first}, {}, {Buyer: first, Address: first},
 		})
 	}},
@@ -143,14 +144,14 @@ var rateCases = []testCase{
 	}},
 	{"Closed", one, func(e *env) {
 		e.must("Close", e.ledger.Close())
-		rates := sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}
-		if waits, err := e.ledger.Allow(e.ctx, sale, rates, make([]sluice.Try, 1)); err == nil {
+		rates := port.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}
+		if waits, err := e.ledger.Allow(e.ctx, sale, rates, make([]port.Try, 1)); err == nil {
 			e.Errorf("a closed ledger answers %v", waits)
 		}
 	}},
 }
 
-func (e *env) tries(id sluice.SaleID, rates sluice.Rates, tries ...sluice.Try) []sluice.Wait {
+func (e *env) tries(id sluice.SaleID, rates port.Rates, tries ...port.Try) []port.Wait {
 	e.Helper()
 	waits, err := e.ledger.Allow(e.ctx, id, rates, tries)
 	e.must("Allow", err)
@@ -160,11 +161,11 @@ func (e *env) tries(id sluice.SaleID, rates sluice.Rates, tries ...sluice.Try) [
 // allow makes tries under a rate of buyers alone.
 func (e *env) allow(id sluice.SaleID, rate sluice.BuyerRate, buyers ...sluice.BuyerID) (waits []time.Duration) {
 	e.Helper()
-	var tries []sluice.Try
+	var tries []port.Try
 	for _, buyer := range buyers {
-		tries = append(tries, sluice.Try{Buyer: buyer})
+		tries = append(tries, port.Try{Buyer: buyer})
 	}
-	for _, wait := range e.tries(id, sluice.Rates{Buyer: rate}, tries...) {
+	for _, wait := range e.tries(id, port.Rates{Buyer: rate}, tries...) {
 		waits = append(waits, wait.Longest())
 	}
 	return waits
@@ -178,8 +179,8 @@ func (e *env) wantWaits(got []time.Duration, want ...time.Duration) {
 // hammer lets one buyer, and one address with many accounts, try on all servers
 // at once beside others, while the clock stands still: together no more pass
 // than the rate's requests.
-func (e *env) hammer(servers ...sluice.Ledger) {
-	rates := sluice.Rates{
+func (e *env) hammer(servers ...port.Ledger) {
+	rates := port.Rates{
 		Buyer: sluice.BuyerRate{Requests: 25, PerS: 6000}, Address: sluice.AddressRate{Requests: 35, PerS: 6000},
 	}
 	var byBuyer, byAddress atomic.Int64
@@ -189,7 +190,7 @@ func (e *env) hammer(servers ...sluice.Ledger) {
 			all.Go(func() {
 				for i := range 10 {
 					one := sluice.BuyerID(fmt.Sprint("account-", n, "-", hand, "-", i))
-					tries := []sluice.Try{
+					tries := []port.Try{
 						{Buyer: "abuser", Address: fmt.Sprint("proxy-", i)},
 						{Buyer: one, Address: "home"},
 						{Buyer: one, Address: fmt.Sprint("house-", n, "-", hand)},
@@ -204,7 +205,7 @@ func (e *env) hammer(servers ...sluice.Ledger) {
 					}
 					for i, wait := range waits {
 						switch {
-						case wait != (sluice.Wait{}):
+						case wait != (port.Wait{}):
 						case tries[i].Buyer == "abuser":
 							byBuyer.Add(1)
 						case tries[i].Address == "home":

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // recall asks for a claim and fails the test unless it is found as the record
@@ -45,7 +46,7 @@ var recallCases = []testCase{
 		e.load(sale, total(5))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
-		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{
+		_, err := e.ledger.Release(e.ctx, sale, []port.Release{
 			{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1},
 		})
 		e.must("Release", err)
@@ -53,7 +54,7 @@ var recallCases = []testCase{
 	}},
 	{"a claim of an earlier epoch is recalled", one, func(e *env) {
 		old := e.record("ann", "k", 1, 1, true)
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(4), Taken: 1, Records: []sluice.Record{old}})
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 2, Terms: total(4), Taken: 1, Records: []port.Record{old}})
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 2))
 		e.recall(old.Claim)
 	}},
@@ -68,19 +69,19 @@ var recallCases = []testCase{
 		}
 		find(gone, gone.Buyer, sluice.ErrOrderNotFound)
 		find(gone, "", sluice.ErrOrderNotFound)
-		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, sluice.FenceLost+": a disk"))
+		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, port.FenceLost+": a disk"))
 		e.recall(there)
 		for _, buyer := range []sluice.BuyerID{gone.Buyer, "", "stranger"} {
-			find(gone, buyer, sluice.ErrNotLoaded)
+			find(gone, buyer, port.ErrNotLoaded)
 		}
-		e.wantNoRecall(gone.Buyer, gone.Key, sluice.ErrNotLoaded)
-		e.wantNoRecall("stranger", gone.Key, sluice.ErrNotLoaded)
+		e.wantNoRecall(gone.Buyer, gone.Key, port.ErrNotLoaded)
+		e.wantNoRecall("stranger", gone.Key, port.ErrNotLoaded)
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
 		e.wantNoRecall(gone.Buyer, gone.Key, sluice.ErrOrderNotFound)
 	}},
 	{"what was not accepted is not recalled", one, func(e *env) {
 		c := e.claim("ann", "k", 1)
-		e.wantNoRecall(c.Buyer, c.Key, sluice.ErrNotLoaded)
+		e.wantNoRecall(c.Buyer, c.Key, port.ErrNotLoaded)
 		e.load(sale, total(1))
 		e.wantNoRecall(c.Buyer, c.Key, sluice.ErrOrderNotFound)
 		e.accepted(c)

@@ -5,17 +5,18 @@ import (
 	"sync"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // releaseOf is what the store gives for an ended order of the claim.
-func releaseOf(id sluice.SaleID, c sluice.Claim, epoch int64) sluice.Release {
-	return sluice.Release{Order: c.Order, Sale: id, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch}
+func releaseOf(id sluice.SaleID, c sluice.Claim, epoch int64) port.Release {
+	return port.Release{Order: c.Order, Sale: id, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Epoch: epoch}
 }
 
 // release gives claims of the first epoch back.
-func (e *env) release(claims ...sluice.Claim) sluice.Released {
+func (e *env) release(claims ...sluice.Claim) port.Released {
 	e.Helper()
-	var releases []sluice.Release
+	var releases []port.Release
 	for _, c := range claims {
 		releases = append(releases, releaseOf(sale, c, 1))
 	}
@@ -25,9 +26,9 @@ func (e *env) release(claims ...sluice.Claim) sluice.Released {
 }
 
 // releaseUnpaid gives claims of the first epoch back that ended unpaid.
-func (e *env) releaseUnpaid(claims ...sluice.Claim) sluice.Released {
+func (e *env) releaseUnpaid(claims ...sluice.Claim) port.Released {
 	e.Helper()
-	var releases []sluice.Release
+	var releases []port.Release
 	for _, c := range claims {
 		r := releaseOf(sale, c, 1)
 		r.Unpaid = true
@@ -46,12 +47,12 @@ func unpaidEndings(maxOrders int64) func(e *env) {
 		paid, kept, first, second := e.claim("ann", "paid", 1), e.claim("ann", "kept", 1), e.claim("ann", "first", 1),
 			e.claim("ann", "second", 1)
 		e.claims(paid, kept)
-		e.same("the merchant's ending", e.release(paid), sluice.Released{Applied: 1})
+		e.same("the merchant's ending", e.release(paid), port.Released{Applied: 1})
 		e.accepted(first)
-		e.same("unpaid", e.releaseUnpaid(first, first), sluice.Released{Applied: 1, Before: 1})
-		e.same("again", e.releaseUnpaid(first, paid), sluice.Released{Before: 2})
+		e.same("unpaid", e.releaseUnpaid(first, first), port.Released{Applied: 1, Before: 1})
+		e.same("again", e.releaseUnpaid(first, paid), port.Released{Before: 2})
 		e.accepted(second) // one of two; and what is added to the record keeps the count
-		e.same("the last one", e.releaseUnpaid(second), sluice.Released{Applied: 1})
+		e.same("the last one", e.releaseUnpaid(second), port.Released{Applied: 1})
 		refused := func() {
 			e.Helper()
 			d := e.wantCode(e.claim("ann", "third", 1), sluice.BuyerLimit)
@@ -76,7 +77,7 @@ func unpaidEndings(maxOrders int64) func(e *env) {
 		refused()
 		e.same("records after a restart", e.records(sale), records)
 
-		image := sluice.LoadImage{Sale: sale, Epoch: 2, Terms: e.terms[sale]}
+		image := port.LoadImage{Sale: sale, Epoch: 2, Terms: e.terms[sale]}
 		for _, r := range records {
 			image.Records = append(image.Records, r)
 			if r.Live {
@@ -105,7 +106,7 @@ var releaseCases = []testCase{
 		first, second := e.claim("ann", "k1", 2), e.claim("ann", "k2", 1)
 		e.claims(first, second)
 		e.ackAll()
-		e.same("released", e.release(first), sluice.Released{Applied: 1})
+		e.same("released", e.release(first), port.Released{Applied: 1})
 		e.wantTaken(1, 2)
 		records := e.records(sale)
 		if records[first.Order].Live || !records[second.Order].Live {
@@ -126,10 +127,10 @@ var releaseCases = []testCase{
 		e.load(sale, total(10))
 		a, b := e.claim("ann", "k", 2), e.claim("bob", "k", 3)
 		e.claims(a, b)
-		e.same("twice in one call", e.release(a, a), sluice.Released{Applied: 1, Before: 1})
-		e.same("again, with another", e.release(a, b, a), sluice.Released{Applied: 1, Before: 2})
-		e.same("again", e.release(b, a), sluice.Released{Before: 2})
-		e.same("none", e.release(), sluice.Released{})
+		e.same("twice in one call", e.release(a, a), port.Released{Applied: 1, Before: 1})
+		e.same("again, with another", e.release(a, b, a), port.Released{Applied: 1, Before: 2})
+		e.same("again", e.release(b, a), port.Released{Before: 2})
+		e.same("none", e.release(), port.Released{})
 		e.wantTaken(0, 2)
 	}},
 	{"an order that the ledger does not know", one, func(e *env) {
@@ -139,35 +140,35 @@ var releaseCases = []testCase{
 		stranger, otherOrder, otherKey := e.claim("bob", "k", 1), a, a
 		otherOrder.Order, otherKey.Key = e.order(sale), "another-key"
 		e.same("released", e.release(stranger, otherOrder, otherKey, a),
-			sluice.Released{Applied: 1, Unknown: []sluice.OrderID{stranger.Order, otherOrder.Order, otherKey.Order}})
+			port.Released{Applied: 1, Unknown: []sluice.OrderID{stranger.Order, otherOrder.Order, otherKey.Order}})
 		e.wantTaken(0, 1)
 	}},
 	{"epochs: an older one was counted by the load, a newer one must wait", one, func(e *env) {
 		live, ended := e.record("ann", "k1", 2, 1, true), e.record("ann", "k2", 3, 2, false)
 		live.Epoch, ended.Epoch = 4, 4
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 5, Terms: total(9), Taken: 2, Records: []sluice.Record{live, ended}})
-		give := func(releases ...sluice.Release) (sluice.Released, error) {
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 5, Terms: total(9), Taken: 2, Records: []port.Record{live, ended}})
+		give := func(releases ...port.Release) (port.Released, error) {
 			return e.ledger.Release(e.ctx, sale, releases)
 		}
 
 		_, err := give(releaseOf(sale, live.Claim, 5))
-		e.wantErr("fenced", err, sluice.ErrStaleEpoch)
+		e.wantErr("fenced", err, port.ErrStaleEpoch)
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 5))
 		_, err = give(releaseOf(sale, live.Claim, 5), releaseOf(sale, live.Claim, 6))
-		e.wantErr("newer", err, sluice.ErrStaleEpoch)
+		e.wantErr("newer", err, port.ErrStaleEpoch)
 		e.wantTaken(2, 0)
 		got, err := give(releaseOf(sale, live.Claim, 4), releaseOf(sale, ended.Claim, 4))
 		e.must("older", err)
-		e.same("older", got, sluice.Released{Before: 2})
+		e.same("older", got, port.Released{Before: 2})
 		e.wantTaken(2, 0)
 		got, err = give(releaseOf(sale, live.Claim, 5), releaseOf(sale, ended.Claim, 5))
 		e.must("this one", err)
-		e.same("this one", got, sluice.Released{Applied: 1, Before: 1})
+		e.same("this one", got, port.Released{Applied: 1, Before: 1})
 		e.wantTaken(0, 0)
 	}},
 	{"a sale that is not there", one, func(e *env) {
-		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
-		e.wantErr("Release", err, sluice.ErrNotLoaded)
+		_, err := e.ledger.Release(e.ctx, sale, []port.Release{releaseOf(sale, e.claim("ann", "k", 1), 1)})
+		e.wantErr("Release", err, port.ErrNotLoaded)
 	}},
 	{"a sold-out sale has a cooldown, and sells again", one, func(e *env) {
 		e.load(sale, total(2))
@@ -245,7 +246,7 @@ var releaseCases = []testCase{
 		e.restart()
 		e.same("reading", e.read(sale), before)
 		e.same("records", e.records(sale), records)
-		e.same("again", e.release(a), sluice.Released{Before: 1})
+		e.same("again", e.release(a), port.Released{Before: 1})
 		e.clock.Advance(sluice.RefusalLease)
 		e.accepted(e.claim("ann", "k2", 2))
 		e.wantCode(e.claim("ann", "k3", 1), sluice.BuyerLimit)
@@ -256,9 +257,9 @@ var releaseCases = []testCase{
 		a := e.claim("ann", "k", 2)
 		e.accepted(a)
 		f := e.faulty(nth("Release", 1, fault{After: true}))
-		_, err := f.Release(e.ctx, sale, []sluice.Release{releaseOf(sale, a, 1)})
+		_, err := f.Release(e.ctx, sale, []port.Release{releaseOf(sale, a, 1)})
 		e.wantErr("Release", err, errInjected)
-		e.same("again", e.release(a), sluice.Released{Before: 1})
+		e.same("again", e.release(a), port.Released{Before: 1})
 		e.wantTaken(0, 1)
 	}},
 	{"one buyer, many claims", one, func(e *env) {
@@ -268,7 +269,7 @@ var releaseCases = []testCase{
 			claims = append(claims, e.claim("shop", sluice.Key(fmt.Sprint("key-", i)), 1))
 		}
 		e.claims(claims...)
-		e.same("released", e.release(claims[5:35]...), sluice.Released{Applied: 30})
+		e.same("released", e.release(claims[5:35]...), port.Released{Applied: 30})
 		d := e.wantCode(e.claim("shop", "more", 31), sluice.BuyerLimit)
 		if len(d.Orders) != 10 {
 			e.Errorf("%d live orders, want 10", len(d.Orders))
@@ -284,7 +285,7 @@ var releaseCases = []testCase{
 		}
 		e.claims(claims...)
 		var mu sync.Mutex
-		var sum sluice.Released
+		var sum port.Released
 		var all sync.WaitGroup
 		for range 8 {
 			all.Go(func() {
@@ -296,7 +297,7 @@ var releaseCases = []testCase{
 			})
 		}
 		all.Wait()
-		e.same("together", sum, sluice.Released{Applied: 30, Before: 7 * 30})
+		e.same("together", sum, port.Released{Applied: 30, Before: 7 * 30})
 		e.wantTaken(20, 50)
 	}},
 }
@@ -318,7 +319,7 @@ var dropCases = []testCase{
 				e.Errorf("%+v, want only the other loaded", readings)
 			}
 			e.wantCode(a, sluice.Unavailable)
-			e.wantErr("Records", e.ledger.Records(e.ctx, sale, func(sluice.Record) bool { return true }), sluice.ErrNotLoaded)
+			e.wantErr("Records", e.ledger.Records(e.ctx, sale, func(port.Record) bool { return true }), port.ErrNotLoaded)
 			e.restart()
 		}
 		e.load(sale, total(3)) // a new sale by this name begins from nothing
@@ -329,20 +330,20 @@ var dropCases = []testCase{
 	}},
 	{"another epoch, and a sale that is not there", one, func(e *env) {
 		e.must("not there", e.ledger.Drop(e.ctx, sale, 1))
-		e.loadImage(sluice.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
-		e.wantErr("older", e.ledger.Drop(e.ctx, sale, 1), sluice.ErrStaleEpoch)
-		e.wantErr("newer", e.ledger.Drop(e.ctx, sale, 3), sluice.ErrStaleEpoch)
+		e.loadImage(port.LoadImage{Sale: sale, Epoch: 2, Terms: total(1)})
+		e.wantErr("older", e.ledger.Drop(e.ctx, sale, 1), port.ErrStaleEpoch)
+		e.wantErr("newer", e.ledger.Drop(e.ctx, sale, 3), port.ErrStaleEpoch)
 		e.read(sale)
 		e.must("fenced", e.ledger.Drop(e.ctx, sale, 2))
 	}},
 	{"not while entries wait in the journal", journal, func(e *env) {
 		e.threeEntries()
-		entries := e.journal(sluice.New, "", 2)
+		entries := e.journal(port.New, "", 2)
 		e.must("Ack", e.ledger.Ack(e.ctx, sale, ids(entries)))
 		if err := e.ledger.Drop(e.ctx, sale, 1); err == nil {
 			e.Error("no error, with an entry that no reader has received")
 		}
-		entries = e.journal(sluice.New, "", 2)
+		entries = e.journal(port.New, "", 2)
 		if err := e.ledger.Drop(e.ctx, sale, 1); err == nil {
 			e.Error("no error, with an entry that is not acknowledged")
 		}

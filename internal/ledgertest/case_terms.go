@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // termsCases: Apply.
@@ -35,10 +36,10 @@ var termsCases = []testCase{
 	}},
 	{"another epoch is stale, a missing sale is not loaded", one, func(e *env) {
 		terms := with(func(t *sluice.Terms) { t.Version = 2 })
-		e.wantErr("missing", e.ledger.Apply(e.ctx, sale, 1, terms), sluice.ErrNotLoaded)
+		e.wantErr("missing", e.ledger.Apply(e.ctx, sale, 1, terms), port.ErrNotLoaded)
 		e.load(sale, total(1))
-		e.wantErr("higher", e.ledger.Apply(e.ctx, sale, 2, terms), sluice.ErrStaleEpoch)
-		e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 0, terms), sluice.ErrStaleEpoch)
+		e.wantErr("higher", e.ledger.Apply(e.ctx, sale, 2, terms), port.ErrStaleEpoch)
+		e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 0, terms), port.ErrStaleEpoch)
 		e.same("terms", e.read(sale).Terms, total(1))
 	}},
 	{"the total never goes below the units taken", one, func(e *env) {
@@ -73,7 +74,7 @@ var termsCases = []testCase{
 		e.must("Fence", e.ledger.Fence(e.ctx, sale, 1, "why"))
 		for _, low := range []int64{8, 0} {
 			terms := with(func(t *sluice.Terms) { t.Version, t.Total = 2, low })
-			e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 1, terms), sluice.ErrStaleEpoch)
+			e.wantErr("lower", e.ledger.Apply(e.ctx, sale, 1, terms), port.ErrStaleEpoch)
 		}
 		e.same("terms", e.read(sale).Terms, total(9))
 		e.must("Unfence", e.ledger.Unfence(e.ctx, sale, 1))
@@ -230,7 +231,7 @@ var cooldownCases = []testCase{
 		e.load(sale, total(1))
 		c := e.claim("ann", "k", 1)
 		e.accepted(c)
-		_, err := e.ledger.Release(e.ctx, sale, []sluice.Release{
+		_, err := e.ledger.Release(e.ctx, sale, []port.Release{
 			{Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 1},
 		})
 		e.must("Release", err)

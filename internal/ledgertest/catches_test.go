@@ -10,13 +10,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
 // newSQLite is a real ledger for the suite's own tests.
 func newSQLite(t testing.TB) Open {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	return func(t testing.TB, node string, clock *Clock) sluice.Ledger {
+	return func(t testing.TB, node string, clock *Clock) port.Ledger {
 		t.Helper()
 		l := must.Get(sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now}))(t)
 		t.Cleanup(func() { l.Close() })
@@ -27,16 +28,16 @@ func newSQLite(t testing.TB) Open {
 // broken is a ledger with one fault of its own making. Each field, if set,
 // takes the place of a method of the real one.
 type broken struct {
-	sluice.Ledger
-	claim   func(l sluice.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error)
-	load    func(l sluice.Ledger, image sluice.LoadImage) error
-	apply   func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error
-	release func(l sluice.Ledger, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error)
+	port.Ledger
+	claim   func(l port.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error)
+	load    func(l port.Ledger, image port.LoadImage) error
+	apply   func(l port.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error
+	release func(l port.Ledger, sale sluice.SaleID, releases []port.Release) (port.Released, error)
 	fence   func() error
 	ack     func() error
-	reading func(r *sluice.Reading)
-	record  func(r *sluice.Record) (keep bool)
-	entry   func(e *sluice.Entry) (keep bool)
+	reading func(r *port.Reading)
+	record  func(r *port.Record) (keep bool)
+	entry   func(e *port.Entry) (keep bool)
 }
 
 func (b *broken) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
@@ -46,7 +47,7 @@ func (b *broken) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.
 	return b.Ledger.Claim(ctx, sale, claims)
 }
 
-func (b *broken) Load(ctx context.Context, image sluice.LoadImage) error {
+func (b *broken) Load(ctx context.Context, image port.LoadImage) error {
 	if b.load != nil {
 		return b.load(b.Ledger, image)
 	}
@@ -74,7 +75,7 @@ func (b *broken) Ack(ctx context.Context, sale sluice.SaleID, ids []string) erro
 	return b.Ledger.Ack(ctx, sale, ids)
 }
 
-func (b *broken) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (b *broken) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	readings, err := b.Ledger.Read(ctx, sales)
 	for i := range readings {
 		if b.reading != nil {
@@ -84,19 +85,19 @@ func (b *broken) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 	return readings, err
 }
 
-func (b *broken) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
-	return b.Ledger.Records(ctx, sale, func(r sluice.Record) bool {
+func (b *broken) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
+	return b.Ledger.Records(ctx, sale, func(r port.Record) bool {
 		return b.record != nil && !b.record(&r) || yield(r)
 	})
 }
 
-func (b *broken) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
-	return b.Ledger.PeekJournal(ctx, sale, func(e sluice.Entry) bool {
+func (b *broken) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) error {
+	return b.Ledger.PeekJournal(ctx, sale, func(e port.Entry) bool {
 		return b.entry != nil && !b.entry(&e) || yield(e)
 	})
 }
 
-func (b *broken) Release(ctx context.Context, sale sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
+func (b *broken) Release(ctx context.Context, sale sluice.SaleID, releases []port.Release) (port.Released, error) {
 	if b.release != nil {
 		return b.release(b.Ledger, sale, releases)
 	}
@@ -115,14 +116,14 @@ func oneMore() broken {
 		return t
 	}
 	return broken{
-		load: func(l sluice.Ledger, image sluice.LoadImage) error {
+		load: func(l port.Ledger, image port.LoadImage) error {
 			image.Terms = raise(image.Terms)
 			return l.Load(ctx, image)
 		},
-		apply: func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+		apply: func(l port.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 			return l.Apply(ctx, sale, epoch, raise(terms))
 		},
-		reading: func(r *sluice.Reading) {
+		reading: func(r *port.Reading) {
 			if r.Loaded && r.Terms.Total != unlimited {
 				r.Terms.Total--
 			}
@@ -132,7 +133,7 @@ func oneMore() broken {
 
 // decisions returns a ledger whose decisions are changed.
 func decisions(change func(claim *sluice.Claim, d *sluice.Decision)) broken {
-	return broken{claim: func(l sluice.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+	return broken{claim: func(l port.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 		out, err := l.Claim(ctx, sale, claims)
 		for i := range out {
 			change(&claims[i], &out[i])
@@ -148,7 +149,7 @@ var brokenLedgers = []struct {
 }{
 	{"sells one unit too many", oneMore},
 	{"forgets that a claim was accepted", func() broken {
-		return broken{claim: func(l sluice.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
+		return broken{claim: func(l port.Ledger, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 			renamed := make([]sluice.Claim, len(claims))
 			for i, c := range claims {
 				if c.Key == "attempt-3" {
@@ -177,15 +178,15 @@ var brokenLedgers = []struct {
 			return seq
 		}
 		b := decisions(func(c *sluice.Claim, d *sluice.Decision) { d.Seq = skip(d.Seq) })
-		b.reading = func(r *sluice.Reading) { r.Seq = skip(r.Seq) }
-		b.record = func(r *sluice.Record) bool { r.Seq = skip(r.Seq); return true }
+		b.reading = func(r *port.Reading) { r.Seq = skip(r.Seq) }
+		b.record = func(r *port.Record) bool { r.Seq = skip(r.Seq); return true }
 		return b
 	}},
 	{"drops a journal entry", func() broken {
-		return broken{entry: func(e *sluice.Entry) bool { return e.FirstSeq%5 != 0 }}
+		return broken{entry: func(e *port.Entry) bool { return e.FirstSeq%5 != 0 }}
 	}},
 	{"repeats a journal entry's place", func() broken {
-		return broken{entry: func(e *sluice.Entry) bool {
+		return broken{entry: func(e *port.Entry) bool {
 			if e.FirstSeq > 5 {
 				e.FirstSeq--
 			}
@@ -193,7 +194,7 @@ var brokenLedgers = []struct {
 		}}
 	}},
 	{"loses the meta on the way to the journal", func() broken {
-		return broken{entry: func(e *sluice.Entry) bool {
+		return broken{entry: func(e *port.Entry) bool {
 			for i := range e.Claims {
 				e.Claims[i].Meta = ""
 			}
@@ -202,17 +203,17 @@ var brokenLedgers = []struct {
 	}},
 	{"does not acknowledge", func() broken { return broken{ack: func() error { return nil }} }},
 	{"does not give units back", func() broken {
-		return broken{release: func(_ sluice.Ledger, _ sluice.SaleID, releases []sluice.Release) (sluice.Released, error) {
-			return sluice.Released{Applied: len(releases)}, nil
+		return broken{release: func(_ port.Ledger, _ sluice.SaleID, releases []port.Release) (port.Released, error) {
+			return port.Released{Applied: len(releases)}, nil
 		}}
 	}},
 	{"gives the units of an older epoch back, too", func() broken {
-		return broken{release: func(l sluice.Ledger, sale sluice.SaleID, releases []sluice.Release) (sluice.Released,
+		return broken{release: func(l port.Ledger, sale sluice.SaleID, releases []port.Release) (port.Released,
 			error,
 		) {
 			readings, err := l.Read(ctx, []sluice.SaleID{sale})
 			if err != nil {
-				return sluice.Released{}, err
+				return port.Released{}, err
 			}
 			for i := range releases {
 				releases[i].Epoch = readings[0].Epoch
@@ -222,12 +223,12 @@ var brokenLedgers = []struct {
 	}},
 	{"does not fence", func() broken { return broken{fence: func() error { return nil }} }},
 	{"forgets a record", func() broken {
-		return broken{record: func(r *sluice.Record) bool { return r.Seq != 3 }}
+		return broken{record: func(r *port.Record) bool { return r.Seq != 3 }}
 	}},
 	{"refills a live sale", func() broken {
 		var mu sync.Mutex
 		highest := map[sluice.SaleID]int64{}
-		return broken{load: func(l sluice.Ledger, image sluice.LoadImage) error {
+		return broken{load: func(l port.Ledger, image port.LoadImage) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if image.Epoch <= highest[image.Sale] {
@@ -238,16 +239,16 @@ var brokenLedgers = []struct {
 		}}
 	}},
 	{"does not count what it loads", func() broken {
-		return broken{load: func(l sluice.Ledger, image sluice.LoadImage) error {
+		return broken{load: func(l port.Ledger, image port.LoadImage) error {
 			image.Taken, image.Records = 0, nil
 			return l.Load(ctx, image)
 		}}
 	}},
 	{"has no cooldown after reopening", func() broken {
-		return broken{reading: func(r *sluice.Reading) { r.CooldownUntil = time.Time{} }}
+		return broken{reading: func(r *port.Reading) { r.CooldownUntil = time.Time{} }}
 	}},
 	{"takes a lower version of the terms", func() broken {
-		return broken{apply: func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+		return broken{apply: func(l port.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 			r, err := l.Read(ctx, []sluice.SaleID{sale})
 			if err != nil {
 				return err
@@ -257,22 +258,22 @@ var brokenLedgers = []struct {
 		}}
 	}},
 	{"allows one unit more than the limit", func() broken {
-		return broken{apply: func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+		return broken{apply: func(l port.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 			if terms.MaxPerBuyer != unlimited {
 				terms.MaxPerBuyer++
 			}
 			return l.Apply(ctx, sale, epoch, terms)
-		}, reading: func(r *sluice.Reading) {
+		}, reading: func(r *port.Reading) {
 			if r.Loaded && r.Terms.Version > 1 && r.Terms.MaxPerBuyer != unlimited {
 				r.Terms.MaxPerBuyer--
 			}
 		}}
 	}},
 	{"opens a millisecond early", func() broken {
-		return broken{apply: func(l sluice.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+		return broken{apply: func(l port.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 			terms.OpensAt = terms.OpensAt.Add(-time.Millisecond)
 			return l.Apply(ctx, sale, epoch, terms)
-		}, reading: func(r *sluice.Reading) {
+		}, reading: func(r *port.Reading) {
 			if r.Loaded && r.Terms.Version > 1 {
 				r.Terms.OpensAt = r.Terms.OpensAt.Add(time.Millisecond)
 			}
@@ -289,7 +290,7 @@ func TestSuiteCatches(t *testing.T) {
 			for _, seed := range randomSeeds()[:3] {
 				sound := newSQLite(t)
 				b := tc.make()
-				open := func(t testing.TB, node string, clock *Clock) sluice.Ledger {
+				open := func(t testing.TB, node string, clock *Clock) port.Ledger {
 					opened := b
 					opened.Ledger = sound(t, node, clock)
 					return &opened
@@ -308,7 +309,7 @@ func TestSuiteCatches(t *testing.T) {
 // TestSuiteCatchesLossAtRestart: a ledger that is opened with older data.
 func TestSuiteCatchesLossAtRestart(t *testing.T) {
 	opened := 0
-	open := func(t testing.TB, node string, clock *Clock) sluice.Ledger {
+	open := func(t testing.TB, node string, clock *Clock) port.Ledger {
 		opened++
 		return newSQLite(t)(t, node, clock) // fresh data each time
 	}
@@ -321,21 +322,21 @@ func TestSuiteCatchesLossAtRestart(t *testing.T) {
 // TestInvariantsCatch: the checks that do without the model, on planted
 // violations.
 func TestInvariantsCatch(t *testing.T) {
-	newSale := func() (sluice.Reading, []sluice.Record, []sluice.Entry) {
+	newSale := func() (port.Reading, []port.Record, []port.Entry) {
 		terms := with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer, t.MaxOrders = 10, 4, 2 })
-		r := sluice.Reading{Sale: sale, Loaded: true, Epoch: 1, Seq: 3, Taken: 5, Terms: terms, Backlog: 2, Oldest: 1}
-		var records []sluice.Record
+		r := port.Reading{Sale: sale, Loaded: true, Epoch: 1, Seq: 3, Taken: 5, Terms: terms, Backlog: 2, Oldest: 1}
+		var records []port.Record
 		for i, c := range []sluice.Claim{
 			{Buyer: "ann", Key: "k1", Quantity: 1, Order: "1"},
 			{Buyer: "ann", Key: "k2", Quantity: 2, Order: "2"},
 			{Buyer: "bob", Key: "k1", Quantity: 2, Order: "3"},
 		} {
-			records = append(records, sluice.Record{
+			records = append(records, port.Record{
 				Claim: c, Sale: sale, Epoch: 1, Seq: int64(i + 1), Terms: 1, At: start,
 				Live: true,
 			})
 		}
-		return r, records, []sluice.Entry{
+		return r, records, []port.Entry{
 			{
 				ID: "a", Sale: sale, Epoch: 1, Terms: 1, At: start, FirstSeq: 1,
 				Claims: []sluice.Claim{records[0].Claim, records[1].Claim},
@@ -345,39 +346,39 @@ func TestInvariantsCatch(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		want  string // empty: nothing is wrong
-		plant func(r *sluice.Reading, records []sluice.Record, journal []sluice.Entry)
+		plant func(r *port.Reading, records []port.Record, journal []port.Entry)
 	}{
-		{"", func(r *sluice.Reading, records []sluice.Record, journal []sluice.Entry) {}},
-		{"I1: taken 5 of a total of 4", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Terms.Total = 4 }},
-		{"I2: taken 6", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Taken = 6 }},
-		{"I3: order 2 is the buyer's unit 5 of 4", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+		{"", func(r *port.Reading, records []port.Record, journal []port.Entry) {}},
+		{"I1: taken 5 of a total of 4", func(r *port.Reading, _ []port.Record, _ []port.Entry) { r.Terms.Total = 4 }},
+		{"I2: taken 6", func(r *port.Reading, _ []port.Record, _ []port.Entry) { r.Taken = 6 }},
+		{"I3: order 2 is the buyer's unit 5 of 4", func(_ *port.Reading, records []port.Record, _ []port.Entry) {
 			records[1].Quantity = 4
 		}},
-		{"buyer's claim 3 of 2", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+		{"buyer's claim 3 of 2", func(_ *port.Reading, records []port.Record, _ []port.Entry) {
 			records[2].Buyer, records[2].Key, records[2].Quantity = "ann", "k3", 1
 		}},
-		{"I5: claim", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Key = "k1" }},
-		{"I5: order 1 is on record twice", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+		{"I5: claim", func(_ *port.Reading, records []port.Record, _ []port.Entry) { records[1].Key = "k1" }},
+		{"I5: order 1 is on record twice", func(_ *port.Reading, records []port.Record, _ []port.Entry) {
 			records[1].Order = "1"
 		}},
-		{"I8: order 2", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+		{"I8: order 2", func(_ *port.Reading, records []port.Record, _ []port.Entry) {
 			records[1].At = start.Add(-2 * time.Hour)
 		}},
-		{"unknown terms 9", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Terms = 9 }},
-		{"seq 2 of 1 to 3 has no record", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) {
+		{"unknown terms 9", func(_ *port.Reading, records []port.Record, _ []port.Entry) { records[1].Terms = 9 }},
+		{"seq 2 of 1 to 3 has no record", func(_ *port.Reading, records []port.Record, _ []port.Entry) {
 			records[1].Seq = 4
 		}},
-		{"seq 3 is both", func(_ *sluice.Reading, records []sluice.Record, _ []sluice.Entry) { records[1].Seq = 3 }},
-		{"oldest 2", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Oldest = 2 }},
-		{"backlog 3", func(r *sluice.Reading, _ []sluice.Record, _ []sluice.Entry) { r.Backlog = 3 }},
-		{"I5: seq 3 is not in the journal", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) {
+		{"seq 3 is both", func(_ *port.Reading, records []port.Record, _ []port.Entry) { records[1].Seq = 3 }},
+		{"oldest 2", func(r *port.Reading, _ []port.Record, _ []port.Entry) { r.Oldest = 2 }},
+		{"backlog 3", func(r *port.Reading, _ []port.Record, _ []port.Entry) { r.Backlog = 3 }},
+		{"I5: seq 3 is not in the journal", func(_ *port.Reading, _ []port.Record, journal []port.Entry) {
 			journal[1].Claims = nil
 		}},
-		{"seq 1 after 1", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) {
+		{"seq 1 after 1", func(_ *port.Reading, _ []port.Record, journal []port.Entry) {
 			journal[1] = journal[0]
 			journal[0].Claims = journal[0].Claims[:1]
 		}},
-		{"I5: entry b, seq 3", func(_ *sluice.Reading, _ []sluice.Record, journal []sluice.Entry) { journal[1].Terms = 2 }},
+		{"I5: entry b, seq 3", func(_ *port.Reading, _ []port.Record, journal []port.Entry) { journal[1].Terms = 2 }},
 	} {
 		r, records, journal := newSale()
 		tc.plant(&r, records, journal)
@@ -389,7 +390,7 @@ func TestInvariantsCatch(t *testing.T) {
 	}
 }
 
-func newSaleTerms(newSale func() (sluice.Reading, []sluice.Record, []sluice.Entry)) sluice.Terms {
+func newSaleTerms(newSale func() (port.Reading, []port.Record, []port.Entry)) sluice.Terms {
 	r, _, _ := newSale()
 	return r.Terms
 }

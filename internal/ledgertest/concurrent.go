@@ -9,6 +9,7 @@ import (
 
 	"github.com/anishathalye/porcupine"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // concurrentCases: many callers at once, on several servers where the backend
@@ -92,9 +93,9 @@ func (e *env) rush(caller int, done <-chan struct{}) {
 }
 
 // servers returns n ledgers on the data of the case.
-func (e *env) servers(n int) []sluice.Ledger {
+func (e *env) servers(n int) []port.Ledger {
 	e.Helper()
-	all := []sluice.Ledger{e.ledger}
+	all := []port.Ledger{e.ledger}
 	for i := range n - 1 {
 		all = append(all, e.open(e, fmt.Sprint("node-", i), e.clock))
 	}
@@ -114,7 +115,7 @@ const (
 // every server empties the journal.
 type stampede struct {
 	*env
-	servers []sluice.Ledger
+	servers []port.Ledger
 
 	mu      sync.Mutex                        // guards what follows
 	orders  map[sluice.ClaimID]sluice.OrderID // as the crowd received them
@@ -199,7 +200,7 @@ func (s *stampede) told(batch []sluice.Claim, decisions []sluice.Decision) {
 
 // serve empties the journal and looks at the sale until done, and then until
 // the journal is empty.
-func (s *stampede) serve(server sluice.Ledger, done <-chan struct{}) {
+func (s *stampede) serve(server port.Ledger, done <-chan struct{}) {
 	for running := true; running; {
 		select {
 		case <-done:
@@ -214,8 +215,8 @@ func (s *stampede) serve(server sluice.Ledger, done <-chan struct{}) {
 	}
 }
 
-func (s *stampede) drain(server sluice.Ledger) (n int) {
-	entries, err := server.ReadJournal(s.ctx, sluice.JournalRead{Sale: sale, Source: sluice.New, Max: 10})
+func (s *stampede) drain(server port.Ledger) (n int) {
+	entries, err := server.ReadJournal(s.ctx, port.JournalRead{Sale: sale, Source: port.New, Max: 10})
 	if err == nil {
 		err = server.Ack(s.ctx, sale, ids(entries))
 	}
@@ -293,7 +294,7 @@ func (e *env) linearizable(nodes int) {
 	}
 }
 
-func (e *env) ask(l sluice.Ledger, in call) answer {
+func (e *env) ask(l port.Ledger, in call) answer {
 	if in.claim.Buyer == "" {
 		r, err := l.Read(e.ctx, []sluice.SaleID{sale})
 		if err != nil {
@@ -313,10 +314,10 @@ func (e *env) ask(l sluice.Ledger, in call) answer {
 func historyModel(stock, limit int64) porcupine.Model {
 	terms := with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = stock, limit })
 	return porcupine.Model{
-		Init: func() any { return []sluice.Record(nil) },
+		Init: func() any { return []port.Record(nil) },
 		Step: func(state, input, output any) (bool, any) {
 			in, out := input.(call), output.(answer)
-			held := &modelSale{epoch: 1, terms: terms, records: slices.Clone(state.([]sluice.Record))}
+			held := &modelSale{epoch: 1, terms: terms, records: slices.Clone(state.([]port.Record))}
 			if in.claim.Buyer == "" {
 				return out.unknown || out.taken == held.taken() && out.seq == held.seq(), state
 			}

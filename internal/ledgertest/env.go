@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // env is what a table case works with: one ledger on fresh data, a clock that
@@ -21,7 +22,7 @@ type env struct {
 	ctx    context.Context
 	clock  *Clock
 	open   Open
-	ledger sluice.Ledger
+	ledger port.Ledger
 	terms  map[sluice.SaleID]sluice.Terms // as last loaded or applied
 	orders int                            // order ids made so far
 
@@ -57,12 +58,12 @@ func total(units int64) sluice.Terms {
 // load brings a new sale in under epoch 1 and lifts its fence.
 func (e *env) load(id sluice.SaleID, terms sluice.Terms) {
 	e.Helper()
-	e.loadImage(sluice.LoadImage{Sale: id, Epoch: 1, Terms: terms})
+	e.loadImage(port.LoadImage{Sale: id, Epoch: 1, Terms: terms})
 	e.must("Unfence", e.ledger.Unfence(e.ctx, id, 1))
 }
 
 // loadImage loads and leaves the sale fenced as loading.
-func (e *env) loadImage(image sluice.LoadImage) {
+func (e *env) loadImage(image port.LoadImage) {
 	e.Helper()
 	e.must("Load", e.ledger.Load(e.ctx, image))
 	e.terms[image.Sale] = image.Terms
@@ -189,7 +190,7 @@ func diff(want, got any) string {
 }
 
 // read returns the reading of one sale, which is loaded.
-func (e *env) read(id sluice.SaleID) sluice.Reading {
+func (e *env) read(id sluice.SaleID) port.Reading {
 	e.Helper()
 	readings, err := e.ledger.Read(e.ctx, []sluice.SaleID{id})
 	e.must("Read", err)
@@ -209,10 +210,10 @@ func (e *env) wantTaken(taken, seq int64) {
 
 // records returns every record of a sale by order id; a record handed out
 // twice is an error.
-func (e *env) records(id sluice.SaleID) map[sluice.OrderID]sluice.Record {
+func (e *env) records(id sluice.SaleID) map[sluice.OrderID]port.Record {
 	e.Helper()
-	all := map[sluice.OrderID]sluice.Record{}
-	e.must("Records", e.ledger.Records(e.ctx, id, func(r sluice.Record) bool {
+	all := map[sluice.OrderID]port.Record{}
+	e.must("Records", e.ledger.Records(e.ctx, id, func(r port.Record) bool {
 		if _, twice := all[r.Order]; twice {
 			e.Errorf("Records: order %s twice", r.Order)
 		}
@@ -223,10 +224,10 @@ func (e *env) records(id sluice.SaleID) map[sluice.OrderID]sluice.Record {
 }
 
 // peek returns the journal of a sale.
-func (e *env) peek(id sluice.SaleID) []sluice.Entry {
+func (e *env) peek(id sluice.SaleID) []port.Entry {
 	e.Helper()
-	var entries []sluice.Entry
-	e.must("PeekJournal", e.ledger.PeekJournal(e.ctx, id, func(entry sluice.Entry) bool {
+	var entries []port.Entry
+	e.must("PeekJournal", e.ledger.PeekJournal(e.ctx, id, func(entry port.Entry) bool {
 		entries = append(entries, entry)
 		return true
 	}))
@@ -235,7 +236,7 @@ func (e *env) peek(id sluice.SaleID) []sluice.Entry {
 
 // wantEntries returns the journal of the sale of this case, which has so many entries;
 // none if the backend has no journal.
-func (e *env) wantEntries(n int) []sluice.Entry {
+func (e *env) wantEntries(n int) []port.Entry {
 	e.Helper()
 	if e.noJournal {
 		n = 0
@@ -248,9 +249,9 @@ func (e *env) wantEntries(n int) []sluice.Entry {
 }
 
 // journal reads entries of the sale of this case.
-func (e *env) journal(source sluice.Source, after string, most int) []sluice.Entry {
+func (e *env) journal(source port.Source, after string, most int) []port.Entry {
 	e.Helper()
-	entries, err := e.ledger.ReadJournal(e.ctx, sluice.JournalRead{Sale: sale, Source: source, After: after, Max: most})
+	entries, err := e.ledger.ReadJournal(e.ctx, port.JournalRead{Sale: sale, Source: source, After: after, Max: most})
 	e.must("ReadJournal", err)
 	return entries
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // errInjected is what a call that was made to fail returns, wrapped.
@@ -71,7 +72,7 @@ func shaky(seed uint64, share float64) plan {
 
 // faultyLedger is a ledger around a real one to which faults happen.
 type faultyLedger struct {
-	ledger sluice.Ledger
+	ledger port.Ledger
 
 	mu    sync.Mutex
 	plan  plan
@@ -79,10 +80,10 @@ type faultyLedger struct {
 	down  bool
 }
 
-var _ sluice.Ledger = (*faultyLedger)(nil)
+var _ port.Ledger = (*faultyLedger)(nil)
 
 // newFaulty wraps a ledger. Close closes the real one, whatever the plan.
-func newFaulty(ledger sluice.Ledger, plan plan) *faultyLedger {
+func newFaulty(ledger port.Ledger, plan plan) *faultyLedger {
 	return &faultyLedger{ledger: ledger, plan: plan, calls: map[string]int{}}
 }
 
@@ -94,7 +95,7 @@ func (f *faultyLedger) setPlan(plan plan) {
 }
 
 // restart ends a crash; ledger, if not nil, is the real one from now on.
-func (f *faultyLedger) restart(ledger sluice.Ledger) {
+func (f *faultyLedger) restart(ledger port.Ledger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.down = false
@@ -111,7 +112,7 @@ func (f *faultyLedger) countOf(method string) int {
 }
 
 // call does the step, with what is planned for it.
-func (f *faultyLedger) call(ctx context.Context, method string, step func(l sluice.Ledger) error) error {
+func (f *faultyLedger) call(ctx context.Context, method string, step func(l port.Ledger) error) error {
 	ledger, fault, err := f.next(method)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (f *faultyLedger) call(ctx context.Context, method string, step func(l slui
 	return fmt.Errorf("%s, the reply is lost: %w", method, errInjected)
 }
 
-func (f *faultyLedger) next(method string) (sluice.Ledger, fault, error) {
+func (f *faultyLedger) next(method string) (port.Ledger, fault, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[method]++
@@ -161,11 +162,11 @@ func (f *faultyLedger) next(method string) (sluice.Ledger, fault, error) {
 	return f.ledger, injected, nil
 }
 
-// Claim implements sluice.Decider.
+// Claim implements port.Decider.
 func (f *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
 	claims []sluice.Claim,
 ) (decisions []sluice.Decision, err error) {
-	err = f.call(ctx, "Claim", func(l sluice.Ledger) (err error) {
+	err = f.call(ctx, "Claim", func(l port.Ledger) (err error) {
 		decisions, err = l.Claim(ctx, sale, claims)
 		return err
 	})
@@ -175,9 +176,9 @@ func (f *faultyLedger) Claim(ctx context.Context, sale sluice.SaleID,
 	return decisions, nil
 }
 
-// Read implements sluice.Reader.
-func (f *faultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (readings []sluice.Reading, err error) {
-	err = f.call(ctx, "Read", func(l sluice.Ledger) (err error) {
+// Read implements port.Reader.
+func (f *faultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (readings []port.Reading, err error) {
+	err = f.call(ctx, "Read", func(l port.Ledger) (err error) {
 		readings, err = l.Read(ctx, sales)
 		return err
 	})
@@ -187,65 +188,65 @@ func (f *faultyLedger) Read(ctx context.Context, sales []sluice.SaleID) (reading
 	return readings, err // of those that could be read
 }
 
-// Records implements sluice.Reader.
-func (f *faultyLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
-	return f.call(ctx, "Records", func(l sluice.Ledger) error { return l.Records(ctx, sale, yield) })
+// Records implements port.Reader.
+func (f *faultyLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
+	return f.call(ctx, "Records", func(l port.Ledger) error { return l.Records(ctx, sale, yield) })
 }
 
-// Holders implements sluice.Reader.
+// Holders implements port.Reader.
 func (f *faultyLedger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error {
-	return f.call(ctx, "Holders", func(l sluice.Ledger) error { return l.Holders(ctx, sale, yield) })
+	return f.call(ctx, "Holders", func(l port.Ledger) error { return l.Holders(ctx, sale, yield) })
 }
 
-// Find implements sluice.Reader.
-func (f *faultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record sluice.Record,
+// Find implements port.Reader.
+func (f *faultyLedger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (record port.Record,
 	err error,
 ) {
-	err = f.call(ctx, "Find", func(l sluice.Ledger) (err error) {
+	err = f.call(ctx, "Find", func(l port.Ledger) (err error) {
 		record, err = l.Find(ctx, order, buyer)
 		return err
 	})
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	return record, nil
 }
 
-// Recall implements sluice.Reader.
-func (f *faultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record sluice.Record, err error) {
-	err = f.call(ctx, "Recall", func(l sluice.Ledger) (err error) {
+// Recall implements port.Reader.
+func (f *faultyLedger) Recall(ctx context.Context, claim sluice.ClaimID) (record port.Record, err error) {
+	err = f.call(ctx, "Recall", func(l port.Ledger) (err error) {
 		record, err = l.Recall(ctx, claim)
 		return err
 	})
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	return record, nil
 }
 
-// Load implements sluice.Keeper.
-func (f *faultyLedger) Load(ctx context.Context, image sluice.LoadImage) error {
-	return f.call(ctx, "Load", func(l sluice.Ledger) error { return l.Load(ctx, image) })
+// Load implements port.Keeper.
+func (f *faultyLedger) Load(ctx context.Context, image port.LoadImage) error {
+	return f.call(ctx, "Load", func(l port.Ledger) error { return l.Load(ctx, image) })
 }
 
-// Apply implements sluice.Keeper.
+// Apply implements port.Keeper.
 func (f *faultyLedger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
-	return f.call(ctx, "Apply", func(l sluice.Ledger) error { return l.Apply(ctx, sale, epoch, terms) })
+	return f.call(ctx, "Apply", func(l port.Ledger) error { return l.Apply(ctx, sale, epoch, terms) })
 }
 
-// Fence implements sluice.Keeper.
+// Fence implements port.Keeper.
 func (f *faultyLedger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error {
-	return f.call(ctx, "Fence", func(l sluice.Ledger) error { return l.Fence(ctx, sale, epoch, reason) })
+	return f.call(ctx, "Fence", func(l port.Ledger) error { return l.Fence(ctx, sale, epoch, reason) })
 }
 
-// Unfence implements sluice.Keeper.
+// Unfence implements port.Keeper.
 func (f *faultyLedger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
-	return f.call(ctx, "Unfence", func(l sluice.Ledger) error { return l.Unfence(ctx, sale, epoch) })
+	return f.call(ctx, "Unfence", func(l port.Ledger) error { return l.Unfence(ctx, sale, epoch) })
 }
 
-// ReadJournal implements sluice.Journal.
-func (f *faultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
-	err = f.call(ctx, "ReadJournal", func(l sluice.Ledger) (err error) {
+// ReadJournal implements port.Journal.
+func (f *faultyLedger) ReadJournal(ctx context.Context, read port.JournalRead) (entries []port.Entry, err error) {
+	err = f.call(ctx, "ReadJournal", func(l port.Ledger) (err error) {
 		entries, err = l.ReadJournal(ctx, read)
 		return err
 	})
@@ -255,47 +256,47 @@ func (f *faultyLedger) ReadJournal(ctx context.Context, read sluice.JournalRead)
 	return entries, nil
 }
 
-// Ack implements sluice.Journal.
+// Ack implements port.Journal.
 func (f *faultyLedger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
-	return f.call(ctx, "Ack", func(l sluice.Ledger) error { return l.Ack(ctx, sale, ids) })
+	return f.call(ctx, "Ack", func(l port.Ledger) error { return l.Ack(ctx, sale, ids) })
 }
 
-// PeekJournal implements sluice.Journal.
-func (f *faultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
-	return f.call(ctx, "PeekJournal", func(l sluice.Ledger) error { return l.PeekJournal(ctx, sale, yield) })
+// PeekJournal implements port.Journal.
+func (f *faultyLedger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) error {
+	return f.call(ctx, "PeekJournal", func(l port.Ledger) error { return l.PeekJournal(ctx, sale, yield) })
 }
 
-// Release implements sluice.Releaser.
+// Release implements port.Releaser.
 func (f *faultyLedger) Release(ctx context.Context, sale sluice.SaleID,
-	releases []sluice.Release,
-) (released sluice.Released, err error) {
-	err = f.call(ctx, "Release", func(l sluice.Ledger) (err error) {
+	releases []port.Release,
+) (released port.Released, err error) {
+	err = f.call(ctx, "Release", func(l port.Ledger) (err error) {
 		released, err = l.Release(ctx, sale, releases)
 		return err
 	})
 	if err != nil {
-		return sluice.Released{}, err
+		return port.Released{}, err
 	}
 	return released, nil
 }
 
-// Drop implements sluice.Keeper.
+// Drop implements port.Keeper.
 func (f *faultyLedger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error {
-	return f.call(ctx, "Drop", func(l sluice.Ledger) error { return l.Drop(ctx, sale, epoch) })
+	return f.call(ctx, "Drop", func(l port.Ledger) error { return l.Drop(ctx, sale, epoch) })
 }
 
-// Allow implements sluice.RateLimiter.
-func (f *faultyLedger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,
-	tries []sluice.Try,
-) (waits []sluice.Wait, err error) {
-	err = f.call(ctx, "Allow", func(l sluice.Ledger) (err error) {
+// Allow implements port.RateLimiter.
+func (f *faultyLedger) Allow(ctx context.Context, sale sluice.SaleID, rates port.Rates,
+	tries []port.Try,
+) (waits []port.Wait, err error) {
+	err = f.call(ctx, "Allow", func(l port.Ledger) (err error) {
 		waits, err = l.Allow(ctx, sale, rates, tries)
 		return err
 	})
 	return waits, err
 }
 
-// Close implements sluice.Ledger.
+// Close implements port.Ledger.
 func (f *faultyLedger) Close() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // player plays a script on one ledger, and compares what it answers with what
@@ -18,7 +19,7 @@ type player struct {
 	testing.TB
 	ctx    context.Context
 	open   Open
-	ledger sluice.Ledger
+	ledger port.Ledger
 	clock  *Clock
 	batch  int // claims of one call; 0: as the script has them
 
@@ -141,10 +142,10 @@ func (p *player) claim(s *step) (wrong []string) {
 // load empties the journal, as the one who loads has to, and loads.
 func (p *player) load(s *step) []string {
 	if s.image.Epoch > 1 {
-		for _, source := range []sluice.Source{sluice.Own, sluice.New} {
+		for _, source := range []port.Source{port.Own, port.New} {
 			for n, reads := 1, 0; n > 0; reads++ {
 				var wrong []string
-				if n, wrong = p.ack(s.sale, sluice.JournalRead{Sale: s.sale, Source: source, Max: 50}, 50); len(wrong) > 0 {
+				if n, wrong = p.ack(s.sale, port.JournalRead{Sale: s.sale, Source: source, Max: 50}, 50); len(wrong) > 0 {
 					return wrong
 				}
 				if reads > 100 {
@@ -161,7 +162,7 @@ func (p *player) load(s *step) []string {
 }
 
 // ack reads entries and acknowledges the first few of them.
-func (p *player) ack(id sluice.SaleID, read sluice.JournalRead, most int) (n int, wrong []string) {
+func (p *player) ack(id sluice.SaleID, read port.JournalRead, most int) (n int, wrong []string) {
 	entries, err := p.ledger.ReadJournal(p.ctx, read)
 	if err != nil {
 		return 0, []string{err.Error()}
@@ -218,18 +219,18 @@ func (p *player) check(s *step, done []step) (wrong []string) {
 }
 
 // everything returns the records of a sale, by order id, and its journal.
-func everything(ctx context.Context, l sluice.Ledger, id sluice.SaleID) (records []sluice.Record,
-	journal []sluice.Entry, err error,
+func everything(ctx context.Context, l port.Ledger, id sluice.SaleID) (records []port.Record,
+	journal []port.Entry, err error,
 ) {
 	err = errors.Join(
-		l.Records(ctx, id, func(r sluice.Record) bool { records = append(records, r); return true }),
-		l.PeekJournal(ctx, id, func(e sluice.Entry) bool { journal = append(journal, e); return true }),
+		l.Records(ctx, id, func(r port.Record) bool { records = append(records, r); return true }),
+		l.PeekJournal(ctx, id, func(e port.Entry) bool { journal = append(journal, e); return true }),
 	)
 	slices.SortFunc(records, byOrder)
 	return records, journal, err
 }
 
-func byOrder(a, b sluice.Record) int { return cmp.Compare(a.Order, b.Order) }
+func byOrder(a, b port.Record) int { return cmp.Compare(a.Order, b.Order) }
 
 // scriptSteps is the length of a random run.
 const scriptSteps = 500

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Harness makes the ledgers that the suite tests.
@@ -52,7 +53,7 @@ type Harness struct {
 // the ledger's own. It fails the test if that is impossible, and registers
 // Close with t.Cleanup (Close is idempotent, so a test may close it earlier).
 // The same node opened again after Close is that server restarted.
-type Open func(t testing.TB, node string, clock *Clock) sluice.Ledger
+type Open func(t testing.TB, node string, clock *Clock) port.Ledger
 
 // Clock is the time of a test. It stands still until it is moved.
 type Clock struct {

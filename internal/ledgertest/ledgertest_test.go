@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // TestScriptsReachEverything keeps the random runs from becoming blind: the
@@ -53,7 +54,7 @@ func TestScriptsReachEverything(t *testing.T) {
 	for _, what := range []string{
 		"repeat", "repeat after a load", "limit with orders", "cooldown", "restart", "released", "released before",
 		"released and unknown",
-		"error: " + sluice.ErrStaleEpoch.Error(), "error: " + sluice.ErrBelowTaken.Error(),
+		"error: " + port.ErrStaleEpoch.Error(), "error: " + sluice.ErrBelowTaken.Error(),
 	} {
 		if seen[what] < 3 {
 			t.Errorf("%s: %d times, want 3 at least", what, seen[what])

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // model is the reference that judges random runs: what a ledger should answer,
@@ -21,7 +22,7 @@ type modelSale struct {
 	fence         string
 	cooldown      sluice.Code
 	cooldownUntil time.Time
-	records       []sluice.Record
+	records       []port.Record
 }
 
 func newModel() *model { return &model{sales: map[sluice.SaleID]*modelSale{}} }
@@ -125,13 +126,13 @@ func (m *model) claim(now time.Time, id sluice.SaleID, c sluice.Claim) sluice.De
 		}
 		return d
 	}
-	r := sluice.Record{Claim: c, Sale: id, Epoch: s.epoch, Seq: s.seq() + 1, Terms: s.terms.Version, At: now, Live: true}
+	r := port.Record{Claim: c, Sale: id, Epoch: s.epoch, Seq: s.seq() + 1, Terms: s.terms.Version, At: now, Live: true}
 	s.records = append(s.records, r)
 	return answerOf(r, false)
 }
 
 // answerOf is what an accepted claim is answered with.
-func answerOf(r sluice.Record, replayed bool) sluice.Decision {
+func answerOf(r port.Record, replayed bool) sluice.Decision {
 	return sluice.Decision{
 		Code: sluice.Accepted, Order: r.Order, Quantity: r.Quantity, Seq: r.Seq, At: r.At,
 		Epoch: r.Epoch, Terms: r.Terms, Replayed: replayed,
@@ -143,13 +144,13 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 	s := m.sales[id]
 	switch {
 	case s == nil:
-		return sluice.ErrNotLoaded
+		return port.ErrNotLoaded
 	case epoch != s.epoch:
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	case terms.Version <= s.terms.Version:
 		return nil
 	case s.fence != "" && terms.Total != unlimited && (s.terms.Total == unlimited || terms.Total < s.terms.Total):
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	case terms.Total != unlimited && terms.Total < s.taken():
 		return sluice.ErrBelowTaken
 	}
@@ -172,27 +173,27 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 }
 
 // load replaces a sale.
-func (m *model) load(image sluice.LoadImage) error {
+func (m *model) load(image port.LoadImage) error {
 	if s := m.sales[image.Sale]; s != nil && image.Epoch <= s.epoch {
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	}
 	m.sales[image.Sale] = &modelSale{
-		epoch: image.Epoch, terms: image.Terms, fence: sluice.FenceLoading, records: slices.Clone(image.Records),
+		epoch: image.Epoch, terms: image.Terms, fence: port.FenceLoading, records: slices.Clone(image.Records),
 	}
 	return nil
 }
 
 // release ends the claims of these orders.
-func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Release) (answer sluice.Released,
+func (m *model) release(now time.Time, id sluice.SaleID, releases []port.Release) (answer port.Released,
 	err error,
 ) {
 	s := m.sales[id]
 	if s == nil {
-		return answer, sluice.ErrNotLoaded
+		return answer, port.ErrNotLoaded
 	}
 	for _, r := range releases {
 		if s.fence != "" || r.Epoch > s.epoch {
-			return sluice.Released{}, sluice.ErrStaleEpoch
+			return port.Released{}, port.ErrStaleEpoch
 		}
 	}
 	wasSoldOut := s.terms.Total != unlimited && s.terms.Total-s.taken() <= 0
@@ -201,7 +202,7 @@ func (m *model) release(now time.Time, id sluice.SaleID, releases []sluice.Relea
 			answer.Before++
 			continue
 		}
-		i := slices.IndexFunc(s.records, func(have sluice.Record) bool {
+		i := slices.IndexFunc(s.records, func(have port.Record) bool {
 			return have.Order == r.Order && have.Buyer == r.Buyer && have.Key == r.Key
 		})
 		switch {
@@ -225,9 +226,9 @@ func (m *model) setFence(id sluice.SaleID, epoch int64, reason string) error {
 	s := m.sales[id]
 	switch {
 	case s == nil:
-		return sluice.ErrNotLoaded
+		return port.ErrNotLoaded
 	case epoch != s.epoch:
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	case s.fence == "" || reason == "":
 		s.fence = reason
 	}
@@ -235,12 +236,12 @@ func (m *model) setFence(id sluice.SaleID, epoch int64, reason string) error {
 }
 
 // reading is what Read should say; Backlog and Oldest are not known here.
-func (m *model) reading(now time.Time, id sluice.SaleID) sluice.Reading {
+func (m *model) reading(now time.Time, id sluice.SaleID) port.Reading {
 	s := m.sales[id]
 	if s == nil {
-		return sluice.Reading{Sale: id, Now: now}
+		return port.Reading{Sale: id, Now: now}
 	}
-	r := sluice.Reading{
+	r := port.Reading{
 		Sale: id, Loaded: true, Epoch: s.epoch, Seq: s.seq(), Taken: s.taken(), Terms: s.terms, Fence: s.fence, Now: now,
 	}
 	if s.cooling(now) {
@@ -253,12 +254,12 @@ func (m *model) reading(now time.Time, id sluice.SaleID) sluice.Reading {
 // model: records are all that Records gave, journal all that PeekJournal gave,
 // gone the sequences of this epoch whose entries were acknowledged, versions
 // every version of the terms. It returns what is wrong.
-func checkInvariants(r sluice.Reading, records []sluice.Record, journal []sluice.Entry,
+func checkInvariants(r port.Reading, records []port.Record, journal []port.Entry,
 	gone map[int64]bool, versions map[int64]sluice.Terms,
 ) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	var live int64
-	seen := map[int64]sluice.Record{}
+	seen := map[int64]port.Record{}
 	orders, claims := map[sluice.OrderID]bool{}, map[sluice.ClaimID]bool{}
 	for _, rec := range records {
 		if id := (sluice.ClaimID{Sale: rec.Sale, Buyer: rec.Buyer, Key: rec.Key}); claims[id] {
@@ -301,9 +302,9 @@ func checkInvariants(r sluice.Reading, records []sluice.Record, journal []sluice
 // checkTerms judges each record of the epoch by the terms it was decided under
 // (I1, I3, I8). Units that have returned are left out, so what it finds is
 // wrong, but it may find too little.
-func checkTerms(epoch int64, records []sluice.Record, versions map[int64]sluice.Terms) (wrong []string) {
+func checkTerms(epoch int64, records []port.Record, versions map[int64]sluice.Terms) (wrong []string) {
 	ordered := slices.Clone(records)
-	slices.SortFunc(ordered, func(a, b sluice.Record) int {
+	slices.SortFunc(ordered, func(a, b port.Record) int {
 		if a.Epoch != b.Epoch {
 			return int(a.Epoch - b.Epoch)
 		}
@@ -345,7 +346,7 @@ const allStored = 0
 
 // checkJournal: every accepted claim is in exactly one entry until that is
 // acknowledged, oldest first (I5).
-func checkJournal(r sluice.Reading, seen map[int64]sluice.Record, journal []sluice.Entry,
+func checkJournal(r port.Reading, seen map[int64]port.Record, journal []port.Entry,
 	gone map[int64]bool,
 ) (wrong []string) {
 	complain := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }

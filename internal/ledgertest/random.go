@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // action is what one operation of a script does.
@@ -34,17 +35,17 @@ type step struct {
 	epoch   int64
 	terms   sluice.Terms
 	reason  string
-	image   sluice.LoadImage
+	image   port.LoadImage
 	advance time.Duration
-	read    sluice.JournalRead
+	read    port.JournalRead
 	ack     int // of the entries read, how many are acknowledged
-	ended   []sluice.Release
+	ended   []port.Release
 
-	released  sluice.Released                   // want, of doRelease
-	decisions []sluice.Decision                 // want, of doClaim
-	err       error                             // want, of the keeper's operations
-	readings  []sluice.Reading                  // want, of every sale after the step
-	records   map[sluice.SaleID][]sluice.Record // want, where the step is followed by a full check
+	released  port.Released                   // want, of doRelease
+	decisions []sluice.Decision               // want, of doClaim
+	err       error                           // want, of the keeper's operations
+	readings  []port.Reading                  // want, of every sale after the step
+	records   map[sluice.SaleID][]port.Record // want, where the step is followed by a full check
 }
 
 func (s *step) String() string {
@@ -106,7 +107,7 @@ func newScript(seed uint64, n int) []step {
 				500*time.Millisecond)})
 		case p < 93:
 			most := 1 + a.IntN(6)
-			read := sluice.JournalRead{Sale: id, Source: pick(a, sluice.Own, sluice.New), Max: most}
+			read := port.JournalRead{Sale: id, Source: pick(a, port.Own, port.New), Max: most}
 			a.add(step{act: doAck, sale: id, read: read, ack: a.IntN(most + 1)})
 		case p < 95:
 			a.add(step{act: doRestart})
@@ -151,7 +152,7 @@ func (a *author) add(s step) {
 }
 
 func (a *author) expectRecords(s *step) {
-	s.records = map[sluice.SaleID][]sluice.Record{}
+	s.records = map[sluice.SaleID][]port.Record{}
 	for id, held := range a.model.sales {
 		s.records[id] = slices.Clone(held.records)
 	}
@@ -254,7 +255,7 @@ func (a *author) release(id sluice.SaleID) {
 // load loads the next epoch with what a store would know: all that was
 // accepted, of which some orders have ended meanwhile.
 func (a *author) load(id sluice.SaleID) {
-	image := sluice.LoadImage{Sale: id, Epoch: 1, Terms: total(pick(a, int64(60), 200, 1000))}
+	image := port.LoadImage{Sale: id, Epoch: 1, Terms: total(pick(a, int64(60), 200, 1000))}
 	if held := a.model.sales[id]; held != nil {
 		image.Epoch = held.epoch + pick(a, int64(1), 1, 1, 3, 0)
 		image.Terms = held.terms

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // statuses are the answers that are counted apart; 0 stands for all others.
@@ -119,7 +119,7 @@ func (w *Way) Called(took time.Duration, err error) {
 
 // Transaction counts one transaction of the pipeline, which ended at a time of the
 // ledger's clock. Of claims that came again it is not known when they were stored.
-func (w *Way) Transaction(entries []sluice.Entry, stored *sluice.Stored, took time.Duration, at time.Time, err error) {
+func (w *Way) Transaction(entries []port.Entry, stored *port.Stored, took time.Duration, at time.Time, err error) {
 	if err != nil {
 		w.unstored.observe(took, 1)
 		return

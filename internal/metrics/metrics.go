@@ -11,7 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Metrics holds a server's counters. Make one with New.
@@ -65,7 +65,7 @@ func (m *Metrics) histograms(name string, buckets []float64) *prometheus.Histogr
 func (m *Metrics) Decided(claims int) { m.batches.Observe(float64(claims)) }
 
 // Stored counts one transaction of the pipeline.
-func (m *Metrics) Stored(s sluice.Stored) {
+func (m *Metrics) Stored(s port.Stored) {
 	m.stored.Add(float64(s.Inserted - len(s.Rejected)))
 	m.redelivered.Add(float64(s.Redelivered))
 	m.notCovered.Add(float64(len(s.Rejected)))

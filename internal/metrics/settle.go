@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Settling counts what happens after the claim: endings, releases, dead
@@ -25,7 +26,7 @@ type Settling struct {
 	expiringMu sync.Mutex
 	expiring   map[sluice.SaleID]bool // sales with a counter of their own
 
-	backlog atomic.Pointer[sluice.Backlog]
+	backlog atomic.Pointer[port.Backlog]
 }
 
 // Settling returns counters at zero. Classes are those of differences that
@@ -81,7 +82,7 @@ func (s *Settling) Clocks(store, ledger, behind time.Duration) {
 }
 
 // Released counts what the ledger did with releases.
-func (s *Settling) Released(r *sluice.Released) {
+func (s *Settling) Released(r *port.Released) {
 	s.applied.Add(float64(r.Applied))
 	s.before.Add(float64(r.Before))
 	s.unknown.Add(float64(len(r.Unknown)))
@@ -100,7 +101,7 @@ func (s *Settling) Found(class string, found, repaired int64) {
 }
 
 // Backlog sets what waits in the store; nil says that the store did not tell.
-func (s *Settling) Backlog(b *sluice.Backlog) { s.backlog.Store(b) }
+func (s *Settling) Backlog(b *port.Backlog) { s.backlog.Store(b) }
 
 var (
 	rebuilt       = counter("sluice_rebuilds_total")

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A time is in the bucket whose bounds are around it, the upper one included.
@@ -145,12 +146,12 @@ func TestWay(t *testing.T) {
 	m.Build("v9.9.9")
 	w := m.Way(nil)
 	at := time.Unix(1000, 0)
-	entries := []sluice.Entry{
+	entries := []port.Entry{
 		{At: at, Claims: make([]sluice.Claim, 3)}, {At: at.Add(time.Second), Claims: make([]sluice.Claim, 2)},
 	}
-	w.Transaction(entries, &sluice.Stored{Inserted: 5}, time.Millisecond, at.Add(2*time.Second), nil)
-	w.Transaction(entries, &sluice.Stored{Redelivered: 5}, time.Millisecond, at.Add(2*time.Hour), nil)
-	w.Transaction(entries, &sluice.Stored{}, time.Millisecond, at.Add(2*time.Hour), io.EOF)
+	w.Transaction(entries, &port.Stored{Inserted: 5}, time.Millisecond, at.Add(2*time.Second), nil)
+	w.Transaction(entries, &port.Stored{Redelivered: 5}, time.Millisecond, at.Add(2*time.Hour), nil)
+	w.Transaction(entries, &port.Stored{}, time.Millisecond, at.Add(2*time.Hour), io.EOF)
 	w.Called(time.Millisecond, nil)
 	w.Called(time.Millisecond, io.EOF)
 	w.Streamed(time.Millisecond)

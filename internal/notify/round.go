@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const (
@@ -309,8 +310,8 @@ func (r *round) record(ctx context.Context) (more bool, err error) {
 func (r *round) jobs() []*job { return append(append([]*job{}, r.due...), r.fresh...) }
 
 // progress sums the round up.
-func (r *round) progress(now time.Time) (p sluice.Progress, parked int) {
-	p = sluice.Progress{From: r.webhook.Cursor, Failures: r.failures, Recovered: r.succeeded &&
+func (r *round) progress(now time.Time) (p port.Progress, parked int) {
+	p = port.Progress{From: r.webhook.Cursor, Failures: r.failures, Recovered: r.succeeded &&
 		r.webhook.Failures >= backAfter}
 	if r.failures >= downAfter {
 		p.RetryAt = now.Add(r.probeAfter())
@@ -325,13 +326,13 @@ func (r *round) progress(now time.Time) (p sluice.Progress, parked int) {
 		switch j.state {
 		case delivered:
 			p.Delivered++
-			p.Tried = append(p.Tried, sluice.Tried{Delivery: *j.kept, Done: true})
+			p.Tried = append(p.Tried, port.Tried{Delivery: *j.kept, Done: true})
 		case failed:
 			after := r.after(*j.kept, j, now)
 			if after.State == sluice.DeliveryFailed {
 				parked++
 			}
-			p.Tried = append(p.Tried, sluice.Tried{Delivery: *j.kept, After: after})
+			p.Tried = append(p.Tried, port.Tried{Delivery: *j.kept, After: after})
 		case untried, unwanted, held:
 		}
 	}

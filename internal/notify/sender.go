@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/outbound"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -30,7 +31,7 @@ type SenderStore interface {
 	Webhooks(ctx context.Context) ([]sluice.Webhook, error)
 	Webhook(ctx context.Context, id sluice.WebhookID) (sluice.Webhook, error)
 	DisableWebhook(ctx context.Context, id sluice.WebhookID, why string) (sluice.Webhook, error)
-	Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progress) (bool, error)
+	Advance(ctx context.Context, id sluice.WebhookID, p port.Progress) (bool, error)
 	DueDeliveries(ctx context.Context, id sluice.WebhookID, limit int) ([]sluice.Delivery, error)
 	HeldSubjects(ctx context.Context, id sluice.WebhookID, subjects []string) ([]string, error)
 	Events(ctx context.Context, after int64, limit int) ([]sluice.Event, error)

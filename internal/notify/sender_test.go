@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/internal/notify"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
@@ -82,7 +83,7 @@ func (w *world) number() {
 // orders stores n orders.
 func (w *world) orders(n int) (ids []sluice.OrderID) {
 	w.t.Helper()
-	entry := sluice.Entry{
+	entry := port.Entry{
 		ID: fmt.Sprint(w.made), Sale: "phones", Epoch: 1, Node: "n", Terms: 1, At: time.UnixMilli(1),
 		FirstSeq: int64(w.made) + 1,
 	}
@@ -94,7 +95,7 @@ func (w *world) orders(n int) (ids []sluice.OrderID) {
 			Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", w.made)), Order: id, Quantity: 1,
 		})
 	}
-	must.Get(w.store.Insert(w.t.Context(), "phones", []sluice.Entry{entry}))(w.t)
+	must.Get(w.store.Insert(w.t.Context(), "phones", []port.Entry{entry}))(w.t)
 	w.number()
 	return ids
 }
@@ -423,7 +424,7 @@ func TestErasedBuyer(t *testing.T) {
 		sale.ClosesAt = time.Now().Add(-time.Hour)
 		return nil
 	}))(t)
-	given := func(sluice.SaleID, []sluice.Release) error { return nil }
+	given := func(sluice.SaleID, []port.Release) error { return nil }
 	must.Get(w.store.GiveReleases(t.Context(), 100, given))(t)
 	if done, err := w.store.Archive(t.Context(), sale.ID); err != nil || !done {
 		t.Fatalf("archived %v, %v", done, err)
@@ -490,7 +491,7 @@ type crashing struct {
 	once    sync.Once
 }
 
-func (c *crashing) Advance(context.Context, sluice.WebhookID, sluice.Progress) (bool, error) {
+func (c *crashing) Advance(context.Context, sluice.WebhookID, port.Progress) (bool, error) {
 	c.once.Do(func() { close(c.crashed) })
 	return false, errors.New("killed")
 }

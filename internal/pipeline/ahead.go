@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // ahead is what the journal does while the store is busy with a batch, when
@@ -20,7 +20,7 @@ type ahead struct {
 
 // reading is what one look for new entries came to.
 type reading struct {
-	entries []sluice.Entry
+	entries []port.Entry
 	more    bool // the journal had as many as were asked for
 	// lost: a page could not be read, and may have been handed out in a reply
 	// that got lost. Then it is among this server's own.
@@ -35,7 +35,7 @@ func (w *worker) lookAhead() {
 		w.acknowledge()
 		return
 	}
-	a, ids, read := &ahead{done: make(chan struct{})}, w.unacked, w.readOf(sluice.New)
+	a, ids, read := &ahead{done: make(chan struct{})}, w.unacked, w.readOf(port.New)
 	w.ahead, w.unacked = a, nil
 	go func() {
 		defer close(a.done)
@@ -58,7 +58,7 @@ func (w *worker) join() reading {
 }
 
 // took notes how a reading went on.
-func (w *worker) took(r reading) ([]sluice.Entry, error) {
+func (w *worker) took(r reading) ([]port.Entry, error) {
 	w.more = r.more
 	if r.lost {
 		w.recovered, w.after = false, ""
@@ -72,7 +72,7 @@ func (w *worker) took(r reading) ([]sluice.Entry, error) {
 // readNew reads pages of new entries until they fill a transaction or there are
 // no more: entries of one claim must not make transactions of a few. It touches
 // nothing of the worker that changes.
-func (w *worker) readNew(read sluice.JournalRead) (r reading) {
+func (w *worker) readNew(read port.JournalRead) (r reading) {
 	for {
 		page, err := w.read(read)
 		if err != nil && len(r.entries) == 0 {
@@ -93,12 +93,12 @@ func (w *worker) readNew(read sluice.JournalRead) (r reading) {
 // readOf asks for about two transactions' worth of entries, going by the last
 // ones: neither must a page of big entries fill the memory, nor must its
 // transactions leave nothing to read ahead.
-func (w *worker) readOf(source sluice.Source) sluice.JournalRead {
+func (w *worker) readOf(source port.Source) port.JournalRead {
 	n := 16 // before anything is known
 	if w.perEntry > 0 {
 		n = max(2*w.p.opts.MaxClaims/w.perEntry, 16)
 	}
-	return sluice.JournalRead{Sale: w.sale, Source: source, Max: min(n, w.p.opts.MaxEntries), Idle: w.p.opts.Abandoned}
+	return port.JournalRead{Sale: w.sale, Source: source, Max: min(n, w.p.opts.MaxEntries), Idle: w.p.opts.Abandoned}
 }
 
 // acknowledge takes the stored entries that wait for it out of the journal. If

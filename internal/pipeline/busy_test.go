@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loglimit"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // However long the store is too slow, and however often each entry fails by
@@ -21,7 +22,7 @@ import (
 func TestASlowStoreIsNotTheEntrysFault(t *testing.T) {
 	r := newRig(t)
 	var tries atomic.Int64
-	r.faults.set(func(*sluice.Entry) error {
+	r.faults.set(func(*port.Entry) error {
 		if tries.Add(1) < 300 {
 			return fmt.Errorf("%w: canceling statement due to lock timeout", sluice.ErrStoreBusy)
 		}
@@ -43,7 +44,7 @@ func TestASlowStoreIsNotTheEntrysFault(t *testing.T) {
 func TestASlowStoreGetsLessAtOnce(t *testing.T) {
 	r := newRig(t)
 	atOnce := 0
-	r.faults.atOnce = func(entries []sluice.Entry) error {
+	r.faults.atOnce = func(entries []port.Entry) error {
 		if atOnce = max(atOnce, len(entries)); len(entries) > 2 {
 			return fmt.Errorf("%w: %w", sluice.ErrStoreBusy, context.DeadlineExceeded)
 		}
@@ -63,7 +64,7 @@ func TestASlowStoreGetsLessAtOnce(t *testing.T) {
 func TestTroubleIsLoggedNowAndThen(t *testing.T) {
 	r := newRig(t)
 	var tries atomic.Int64
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if tries.Add(1) < 400 {
 			return fmt.Errorf("order %s: an unknown constraint", e.Claims[0].Order)
 		}

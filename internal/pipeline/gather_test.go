@@ -10,21 +10,22 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // pages counts the readings of new entries, loses the reply of one, and signals
 // another.
 type pages struct {
-	sluice.Journal
+	port.Journal
 	read    atomic.Int64
 	lose    int64 // which; 0: none
 	at      int64 // which; 0: none
 	reached func()
 }
 
-func (p *pages) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+func (p *pages) ReadJournal(ctx context.Context, read port.JournalRead) ([]port.Entry, error) {
 	entries, err := p.Journal.ReadJournal(ctx, read)
-	if read.Source == sluice.New && err == nil && len(entries) > 0 {
+	if read.Source == port.New && err == nil && len(entries) > 0 {
 		switch n := p.read.Add(1); n {
 		case p.lose:
 			return nil, errDown
@@ -76,7 +77,7 @@ type slowStore struct {
 	on    chan struct{}
 }
 
-func (s *slowStore) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (stored sluice.Stored,
+func (s *slowStore) Insert(ctx context.Context, id sluice.SaleID, entries []port.Entry) (stored port.Stored,
 	err error,
 ) {
 	s.first.Do(func() {
@@ -108,7 +109,7 @@ func TestTheNextBatchIsReadWhileTheStoreIsBusy(t *testing.T) {
 
 // noAcks refuses one acknowledgement.
 type noAcks struct {
-	sluice.Journal
+	port.Journal
 	calls  atomic.Int64
 	refuse int64
 }
@@ -129,7 +130,7 @@ func TestAFailedAcknowledgementIsMadeGood(t *testing.T) {
 		again := 0
 		p := pipeline.New(&noAcks{Journal: r.ledger, refuse: refuse}, r.faults, pipeline.Options{
 			MaxClaims: 20, MaxEntries: 5, Backoff: time.Millisecond,
-			Stored: func(_ sluice.SaleID, s sluice.Stored) { again += s.Redelivered },
+			Stored: func(_ sluice.SaleID, s port.Stored) { again += s.Redelivered },
 		})
 		p.Wake(sale)
 		r.drained(orders)

@@ -18,12 +18,13 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Store is what the pipeline needs of sluice.Store.
+// Store is what the pipeline needs of port.Store.
 type Store interface {
-	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
-	SetAside(ctx context.Context, letter sluice.DeadLetter) error
+	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
+	SetAside(ctx context.Context, letter port.DeadLetter) error
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 	Ping(ctx context.Context) error
 }
@@ -43,7 +44,7 @@ type Options struct {
 	// aside; default 5. What the store takes of it is stored at the first. An attempt
 	// counts only when a part of the entry could be stored, or other entries of the sale
 	// since the attempt before, or after Patience (default 10 minutes), or a tenth of it
-	// if the store refuses the entry for what it is (sluice.ErrUnstorable). It never does
+	// if the store refuses the entry for what it is (port.ErrUnstorable). It never does
 	// when the store says that it is busy (sluice.ErrStoreBusy): that trouble is the
 	// store's, not the entry's.
 	Attempts int
@@ -60,9 +61,9 @@ type Options struct {
 	// Transaction is called after each transaction with how long it took; stored is of
 	// one that is committed. Stored is called after each of those, SetAside when an entry
 	// has become a dead letter. They must not block.
-	Transaction func(entries []sluice.Entry, stored sluice.Stored, took time.Duration, err error)
+	Transaction func(entries []port.Entry, stored port.Stored, took time.Duration, err error)
 
-	Stored   func(sale sluice.SaleID, result sluice.Stored)
+	Stored   func(sale sluice.SaleID, result port.Stored)
 	SetAside func(sale sluice.SaleID)
 	Log      *slog.Logger
 }
@@ -78,10 +79,10 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.Abandoned, 30*time.Second)
 	setDefault(&o.Timeout, 10*time.Second)
 	if o.Transaction == nil {
-		o.Transaction = func([]sluice.Entry, sluice.Stored, time.Duration, error) {}
+		o.Transaction = func([]port.Entry, port.Stored, time.Duration, error) {}
 	}
 	if o.Stored == nil {
-		o.Stored = func(sluice.SaleID, sluice.Stored) {}
+		o.Stored = func(sluice.SaleID, port.Stored) {}
 	}
 	if o.SetAside == nil {
 		o.SetAside = func(sluice.SaleID) {}
@@ -100,7 +101,7 @@ func setDefault[T int | time.Duration](value *T, otherwise T) {
 // started by Wake and ends when the sale's journal is empty, so that a
 // thousand quiet sales cost nothing.
 type Pipeline struct {
-	journal sluice.Journal
+	journal port.Journal
 	store   Store
 	opts    Options
 
@@ -119,7 +120,7 @@ type Pipeline struct {
 
 // New returns a pipeline between a journal and a store. It does nothing until
 // it is woken.
-func New(journal sluice.Journal, store Store, opts Options) *Pipeline {
+func New(journal port.Journal, store Store, opts Options) *Pipeline {
 	ctx, stop := context.WithCancel(context.Background())
 	return &Pipeline{
 		journal: journal, store: store, opts: opts.withDefaults(),

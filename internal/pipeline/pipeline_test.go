@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -35,7 +36,7 @@ type rig struct {
 
 // faults is the journal and the store, as the pipeline meets them.
 type faults struct {
-	sluice.Journal
+	port.Journal
 	*sqlitestore.Store
 
 	down    atomic.Bool  // the store does not answer
@@ -44,9 +45,9 @@ type faults struct {
 	inserts atomic.Int64
 
 	mu     sync.Mutex
-	poison func(*sluice.Entry) error // why an entry cannot be stored
-	damage func(*sluice.Entry)       // what the journal does to an entry
-	atOnce func([]sluice.Entry) error
+	poison func(*port.Entry) error // why an entry cannot be stored
+	damage func(*port.Entry)       // what the journal does to an entry
+	atOnce func([]port.Entry) error
 }
 
 var errDown = errors.New("connection refused")
@@ -58,29 +59,29 @@ func (f *faults) Ping(ctx context.Context) error {
 	return f.Store.Ping(ctx)
 }
 
-func (f *faults) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (f *faults) Insert(ctx context.Context, id sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	if f.down.Load() {
-		return sluice.Stored{}, errDown
+		return port.Stored{}, errDown
 	}
 	f.inserts.Add(1)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.atOnce != nil {
 		if err := f.atOnce(entries); err != nil {
-			return sluice.Stored{}, err
+			return port.Stored{}, err
 		}
 	}
 	for i := range entries {
 		if f.poison != nil {
 			if err := f.poison(&entries[i]); err != nil {
-				return sluice.Stored{}, err
+				return port.Stored{}, err
 			}
 		}
 	}
 	return f.Store.Insert(ctx, id, entries)
 }
 
-func (f *faults) SetAside(ctx context.Context, letter sluice.DeadLetter) error {
+func (f *faults) SetAside(ctx context.Context, letter port.DeadLetter) error {
 	if f.down.Load() {
 		return errDown
 	}
@@ -94,9 +95,9 @@ func (f *faults) Ack(ctx context.Context, id sluice.SaleID, ids []string) error 
 	return f.Journal.Ack(ctx, id, ids)
 }
 
-func (f *faults) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+func (f *faults) ReadJournal(ctx context.Context, read port.JournalRead) ([]port.Entry, error) {
 	entries, err := f.Journal.ReadJournal(ctx, read)
-	if read.Source == sluice.New && len(entries) > 0 && f.noReply.Add(-1) >= 0 {
+	if read.Source == port.New && len(entries) > 0 && f.noReply.Add(-1) >= 0 {
 		return nil, errDown
 	}
 	f.mu.Lock()
@@ -109,7 +110,7 @@ func (f *faults) ReadJournal(ctx context.Context, read sluice.JournalRead) ([]sl
 	return entries, err
 }
 
-func (f *faults) set(poison func(*sluice.Entry) error, damage func(*sluice.Entry)) {
+func (f *faults) set(poison func(*port.Entry) error, damage func(*port.Entry)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.poison, f.damage = poison, damage
@@ -284,7 +285,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	r := newRig(t)
 	bad := r.accept(1, 2)
 	good := r.accept(10, 2)
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if e.FirstSeq <= 2 {
 			return errors.New("an unknown constraint")
 		}
@@ -292,7 +293,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	}, nil)
 	p := r.pipeline()
 	p.Wake(sale)
-	var letters []sluice.DeadLetter
+	var letters []port.DeadLetter
 	var err error
 	for len(letters) == 0 && err == nil { // that others are stored is what makes it the entry's fault
 		good = append(good, r.accept(1, 1)...)
@@ -303,7 +304,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	if err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v; want 1", len(letters), err)
 	}
-	claims, err := sluice.ParseClaims(letters[0].Claims)
+	claims, err := port.ParseClaims(letters[0].Claims)
 	if err != nil || len(claims) != 2 || claims[0].Order != bad[0] || claims[1].Order != bad[1] {
 		t.Errorf("the dead letter holds %+v, %v; want the orders %v", claims, err, bad)
 	}
@@ -320,7 +321,7 @@ func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 func TestARefusedClaimKeepsNoOtherBack(t *testing.T) {
 	r := newRig(t)
 	orders := r.accept(1, 9)
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if e.FirstSeq <= 5 && 5 < e.FirstSeq+int64(len(e.Claims)) {
 			return errors.New("a constraint of the shop's own")
 		}
@@ -328,12 +329,12 @@ func TestARefusedClaimKeepsNoOtherBack(t *testing.T) {
 	}, nil)
 	r.pipeline().Wake(sale)
 	eventually(t, "the orders of the others", func() bool { return len(r.stored()) == 8 })
-	var letters []sluice.DeadLetter
+	var letters []port.DeadLetter
 	eventually(t, "the dead letter", func() bool {
 		letters, _ = r.store.DeadLetters(t.Context(), sale)
 		return len(letters) == 1 && r.backlog() == 0
 	})
-	if claims, err := sluice.ParseClaims(letters[0].Claims); err != nil || len(claims) != 9 ||
+	if claims, err := port.ParseClaims(letters[0].Claims); err != nil || len(claims) != 9 ||
 		claims[4].Order != orders[4] {
 		t.Errorf("the dead letter holds %+v, %v", claims, err)
 	}
@@ -343,7 +344,7 @@ func TestARefusedClaimKeepsNoOtherBack(t *testing.T) {
 func TestPoisonDoesNotDelayNewEntries(t *testing.T) {
 	r := newRig(t)
 	r.accept(1, 1)
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if e.FirstSeq == 1 {
 			return errors.New("poison")
 		}
@@ -369,7 +370,7 @@ func TestATransientFailureIsTriedAgain(t *testing.T) {
 	r := newRig(t)
 	orders := r.accept(4, 1)
 	var failures atomic.Int64
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if e.FirstSeq == 3 && failures.Add(1) <= 3 { // together, alone, and once as a suspect
 			return errors.New("deadlock detected")
 		}
@@ -386,7 +387,7 @@ func TestATransientFailureIsTriedAgain(t *testing.T) {
 func TestTroubleOfTheStoreIsNobodysFault(t *testing.T) {
 	r := newRig(t)
 	var failures atomic.Int64
-	r.faults.set(func(*sluice.Entry) error {
+	r.faults.set(func(*port.Entry) error {
 		if failures.Add(1) <= 300 { // far more than all attempts, while Ping works
 			return errors.New("disk quota exceeded")
 		}
@@ -405,7 +406,7 @@ func TestSuspectsDoNotStarve(t *testing.T) {
 	r := newRig(t)
 	first := r.accept(1, 1)
 	var failures atomic.Int64
-	r.faults.set(func(e *sluice.Entry) error {
+	r.faults.set(func(e *port.Entry) error {
 		if e.FirstSeq == 1 && failures.Add(1) <= 2 {
 			return errors.New("deadlock detected")
 		}
@@ -430,7 +431,7 @@ func TestSuspectsDoNotStarve(t *testing.T) {
 func TestConflictFencesTheSale(t *testing.T) {
 	r := newRig(t)
 	r.accept(1, 1)
-	r.faults.set(nil, func(e *sluice.Entry) {
+	r.faults.set(nil, func(e *port.Entry) {
 		if e.FirstSeq == 2 {
 			e.FirstSeq = 1 // what a ledger that lost its last entry would say
 		}
@@ -481,9 +482,9 @@ func TestDamagedEntryIsSetAside(t *testing.T) {
 	r := newRig(t)
 	r.accept(1, 1)
 	good := r.accept(5, 1)
-	r.faults.set(nil, func(e *sluice.Entry) {
+	r.faults.set(nil, func(e *port.Entry) {
 		if e.FirstSeq == 1 {
-			*e = sluice.Entry{ID: e.ID, Sale: e.Sale, Damage: errors.New("format 9 is not known"), Raw: "what stood there"}
+			*e = port.Entry{ID: e.ID, Sale: e.Sale, Damage: errors.New("format 9 is not known"), Raw: "what stood there"}
 		}
 	})
 	r.pipeline().Wake(sale)
@@ -557,7 +558,7 @@ func TestTransactionsAreMeasured(t *testing.T) {
 	r.faults.down.Store(true)
 	p := pipeline.New(r.faults, r.faults, pipeline.Options{
 		Backoff: time.Millisecond, BackoffMax: time.Millisecond,
-		Transaction: func(entries []sluice.Entry, result sluice.Stored, took time.Duration, err error) {
+		Transaction: func(entries []port.Entry, result port.Stored, took time.Duration, err error) {
 			if took < 0 {
 				t.Errorf("took %v", took)
 			}

@@ -10,12 +10,13 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // steady are sales, each with a journal that gets an entry of 10 claims at an interval, and
 // a store that takes a while for each order.
 type steady struct {
-	sluice.Journal
+	port.Journal
 	pipeline.Store
 	sales map[sluice.SaleID]*steadySale
 }
@@ -32,14 +33,14 @@ type steadySale struct {
 	hang     time.Duration // of one transaction, the twentieth
 }
 
-func (all *steady) ReadJournal(_ context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
-	if read.Source != sluice.New {
+func (all *steady) ReadJournal(_ context.Context, read port.JournalRead) (entries []port.Entry, err error) {
+	if read.Source != port.New {
 		return nil, nil
 	}
 	s := all.sales[read.Sale]
 	for len(entries) < read.Max && s.read < s.all && s.due(s.read).Before(time.Now()) {
 		s.read++
-		entries = append(entries, sluice.Entry{ID: strconv.Itoa(s.read), Claims: make([]sluice.Claim, 10)})
+		entries = append(entries, port.Entry{ID: strconv.Itoa(s.read), Claims: make([]sluice.Claim, 10)})
 	}
 	return entries, nil
 }
@@ -48,7 +49,7 @@ func (s *steadySale) due(entry int) time.Time { return s.began.Add(time.Duration
 
 func (all *steady) Ack(context.Context, sluice.SaleID, []string) error { return nil }
 
-func (all *steady) Insert(_ context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (all *steady) Insert(_ context.Context, id sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	s := all.sales[id]
 	oldest, _ := strconv.Atoi(entries[0].ID)
 	n := 10 * len(entries)
@@ -57,7 +58,7 @@ func (all *steady) Insert(_ context.Context, id sluice.SaleID, entries []sluice.
 		time.Sleep(s.hang)
 	}
 	s.longest = max(s.longest, time.Since(s.due(oldest-1)))
-	return sluice.Stored{Inserted: n}, nil
+	return port.Stored{Inserted: n}, nil
 }
 
 // Entries gather a little at usual rates, also after the store has hung, and more in a rush:

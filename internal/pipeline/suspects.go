@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // suspect is an entry that could not be stored together with others.
 type suspect struct {
-	entry    sluice.Entry
+	entry    port.Entry
 	since    time.Time // when it failed alone for the first time
 	attempts int       // that count
 	stored   int64     // worker.stored at the last one
@@ -26,7 +27,7 @@ const maxSuspects = 1000
 
 // suspect keeps an entry that has failed alone out of the others' way. Those beyond
 // maxSuspects stay in the journal, and are read again when there are fewer.
-func (w *worker) suspect(e sluice.Entry) {
+func (w *worker) suspect(e port.Entry) {
 	if len(w.suspects) >= maxSuspects {
 		w.left = true
 		return
@@ -58,7 +59,7 @@ func (w *worker) retrySuspects() (next time.Time) {
 			kept = append(kept, s)
 			continue
 		}
-		err := w.store([]sluice.Entry{s.entry})
+		err := w.store([]port.Entry{s.entry})
 		if err == nil {
 			continue
 		}
@@ -69,7 +70,7 @@ func (w *worker) retrySuspects() (next time.Time) {
 				s.split, s.partly = interrupted == nil, s.partly || some
 			}
 			patience := w.p.opts.Patience
-			if s.split && errors.Is(err, sluice.ErrUnstorable) {
+			if s.split && errors.Is(err, port.ErrUnstorable) {
 				patience /= 10 // for a constraint that is a mistake, and soon gone
 			}
 			if s.partly || w.stored > s.stored || time.Since(s.since) > patience {
@@ -103,18 +104,18 @@ func (w *worker) retrySuspects() (next time.Time) {
 // hopeless reports whether trying again cannot help: the entry conflicts with
 // what is stored, or is of an epoch that a rebuild has ended.
 func hopeless(err error) bool {
-	var conflict *sluice.ConflictError
-	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+	var conflict *port.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, port.ErrStaleEpoch)
 }
 
 // setAside keeps an entry as a dead letter, for an operator, and takes it out
 // of the journal. A conflict is evidence that the ledger lost data: the sale
 // is fenced. It reports success; without it the entry stays where it is.
-func (w *worker) setAside(e sluice.Entry, cause error) bool {
+func (w *worker) setAside(e port.Entry, cause error) bool {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
-	if conflict, ok := errors.AsType[*sluice.ConflictError](cause); ok {
-		reason := fmt.Sprintf("%s: %s", sluice.FenceLost, conflict.Error())
+	if conflict, ok := errors.AsType[*port.ConflictError](cause); ok {
+		reason := fmt.Sprintf("%s: %s", port.FenceLost, conflict.Error())
 		if err := w.p.store.FenceSale(ctx, w.sale, e.Epoch, reason); err != nil {
 			w.p.opts.Log.Error("the sale cannot be fenced", "sale", w.sale, "error", err)
 			return false
@@ -136,7 +137,7 @@ func (w *worker) setAside(e sluice.Entry, cause error) bool {
 }
 
 // withoutSuspects drops entries that are known to fail and wait for their turn.
-func (w *worker) withoutSuspects(entries []sluice.Entry) []sluice.Entry {
+func (w *worker) withoutSuspects(entries []port.Entry) []port.Entry {
 	if len(w.suspects) == 0 {
 		return entries
 	}
@@ -158,11 +159,11 @@ func (w *worker) withoutSuspects(entries []sluice.Entry) []sluice.Entry {
 // entry stays in the journal until it is stored or set aside as a whole: the store
 // takes each claim once (I5). It reports whether some part was stored, and an error
 // that is not about the claims: then parts were left out.
-func (w *worker) insertParts(e sluice.Entry) (some bool, err error) {
+func (w *worker) insertParts(e port.Entry) (some bool, err error) {
 	for half := len(e.Claims) / 2; len(e.Claims) > 0; half = len(e.Claims) {
 		part := e
 		part.Claims = e.Claims[:half]
-		switch err := w.insert([]sluice.Entry{part}); {
+		switch err := w.insert([]port.Entry{part}); {
 		case err == nil:
 			some = true
 		case w.p.ctx.Err() != nil || hopeless(err) || errors.Is(err, sluice.ErrStoreBusy) || !w.up():

@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice/internal/loglimit"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/internal/storetest"
@@ -67,7 +68,7 @@ func TestOnARefusalAnEntryOfAQuietSaleIsSetAside(t *testing.T) {
 		})
 		defer stop(pipelines[i])
 	}
-	var letters []sluice.DeadLetter
+	var letters []port.DeadLetter
 	eventually(t, "the dead letter", func() bool {
 		for _, p := range pipelines {
 			p.Wake(sale) // as the reading of a journal that is not empty does
@@ -103,7 +104,7 @@ type counting struct {
 	inserts *atomic.Int64
 }
 
-func (c *counting) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (c *counting) Insert(ctx context.Context, id sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	c.inserts.Add(1)
 	return c.Store.Insert(ctx, id, entries)
 }
@@ -112,9 +113,9 @@ func (c *counting) Insert(ctx context.Context, id sluice.SaleID, entries []sluic
 // this server again, as happens when servers take it over from each other; and a store
 // that fails as fails says.
 type passing struct {
-	sluice.Journal
+	port.Journal
 	mu       sync.Mutex
-	entry    sluice.Entry
+	entry    port.Entry
 	handed   bool
 	acked    bool
 	fails    func() error
@@ -129,14 +130,14 @@ func (j *passing) Write(line []byte) (int, error) {
 	return j.log.Write(line)
 }
 
-func (j *passing) ReadJournal(_ context.Context, read sluice.JournalRead) ([]sluice.Entry, error) {
+func (j *passing) ReadJournal(_ context.Context, read port.JournalRead) ([]port.Entry, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.acked || read.Source == sluice.Own || read.Source == sluice.New && j.handed {
+	if j.acked || read.Source == port.Own || read.Source == port.New && j.handed {
 		return nil, nil
 	}
 	j.handed = true
-	return []sluice.Entry{j.entry}, nil
+	return []port.Entry{j.entry}, nil
 }
 
 func (j *passing) Ack(context.Context, sluice.SaleID, []string) error {
@@ -146,14 +147,14 @@ func (j *passing) Ack(context.Context, sluice.SaleID, []string) error {
 	return nil
 }
 
-func (j *passing) Insert(context.Context, sluice.SaleID, []sluice.Entry) (sluice.Stored, error) {
+func (j *passing) Insert(context.Context, sluice.SaleID, []port.Entry) (port.Stored, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.inserts++
-	return sluice.Stored{}, j.fails()
+	return port.Stored{}, j.fails()
 }
 
-func (j *passing) SetAside(context.Context, sluice.DeadLetter) error {
+func (j *passing) SetAside(context.Context, port.DeadLetter) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.setAside++
@@ -175,7 +176,7 @@ func (j *passing) Ping(context.Context) error                                   
 // that it is over.
 func TestASuspectThatComesAgainIsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		j := &passing{entry: sluice.Entry{
+		j := &passing{entry: port.Entry{
 			ID: "1:1-0", Sale: sale, Epoch: 1, Node: "b", Terms: 1, At: time.Now(), FirstSeq: 1,
 			Claims: []sluice.Claim{{Buyer: "ann", Key: "attempt-1", Quantity: 1, Order: admission.NewOrderID(sale)}},
 		}}
@@ -214,12 +215,12 @@ func TestOnlyARefusalCountsSoon(t *testing.T) {
 			err  error
 			want int
 		}{
-			"refused":               {fmt.Errorf("%w: SQLSTATE 23514", sluice.ErrUnstorable), 1},
+			"refused":               {fmt.Errorf("%w: SQLSTATE 23514", port.ErrUnstorable), 1},
 			"busy":                  {fmt.Errorf("%w: lock timeout", sluice.ErrStoreBusy), 0},
-			"refused as it is busy": {fmt.Errorf("%w: %w", sluice.ErrUnstorable, sluice.ErrStoreBusy), 0},
+			"refused as it is busy": {fmt.Errorf("%w: %w", port.ErrUnstorable, sluice.ErrStoreBusy), 0},
 			"unknown":               {errors.New("permission denied"), 0},
 		} {
-			j := &passing{entry: sluice.Entry{ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1)}}
+			j := &passing{entry: port.Entry{ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1)}}
 			j.fails = func() error { return test.err }
 			p := pipeline.New(j, j, pipeline.Options{})
 			p.Wake(sale)
@@ -237,11 +238,11 @@ func TestOnlyARefusalCountsSoon(t *testing.T) {
 			}
 			stop(p)
 		}
-		j := &passing{entry: sluice.Entry{ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1)}}
+		j := &passing{entry: port.Entry{ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1)}}
 		begun := time.Now()
 		j.fails = func() error {
 			if time.Since(begun) < 30*time.Second {
-				return sluice.ErrUnstorable
+				return port.ErrUnstorable
 			}
 			return nil
 		}
@@ -259,22 +260,22 @@ func TestOnlyARefusalCountsSoon(t *testing.T) {
 // refusing is a journal in memory, and a store that refuses all entries but the last.
 type refusing struct {
 	passing
-	entries       []sluice.Entry
+	entries       []port.Entry
 	handed        int // entries that were new
 	again         int // entries that were read again
 	done          map[string]bool
 	stored, aside int
 }
 
-func (j *refusing) ReadJournal(_ context.Context, read sluice.JournalRead) (page []sluice.Entry, _ error) {
+func (j *refusing) ReadJournal(_ context.Context, read port.JournalRead) (page []port.Entry, _ error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	most := max(read.Max, 1)
 	switch read.Source {
-	case sluice.New:
+	case port.New:
 		page = j.entries[j.handed:min(j.handed+most, len(j.entries))]
 		j.handed += len(page)
-	case sluice.Own:
+	case port.Own:
 		for _, e := range j.entries[:j.handed] {
 			if !j.done[e.ID] && e.ID > read.After && len(page) < most {
 				page = append(page, e)
@@ -294,17 +295,17 @@ func (j *refusing) Ack(_ context.Context, _ sluice.SaleID, ids []string) error {
 	return nil
 }
 
-func (j *refusing) Insert(_ context.Context, _ sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (j *refusing) Insert(_ context.Context, _ sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(entries) > 1 || entries[0].ID != j.entries[len(j.entries)-1].ID {
-		return sluice.Stored{}, sluice.ErrUnstorable
+		return port.Stored{}, port.ErrUnstorable
 	}
 	j.stored++
-	return sluice.Stored{}, nil
+	return port.Stored{}, nil
 }
 
-func (j *refusing) SetAside(context.Context, sluice.DeadLetter) error {
+func (j *refusing) SetAside(context.Context, port.DeadLetter) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.aside++
@@ -318,7 +319,7 @@ func TestSuspectsAreBounded(t *testing.T) {
 		const n = 2500
 		j := &refusing{done: map[string]bool{}}
 		for i := range n + 1 {
-			j.entries = append(j.entries, sluice.Entry{
+			j.entries = append(j.entries, port.Entry{
 				ID: fmt.Sprintf("1:%06d-0", i), Sale: sale, Epoch: 1, FirstSeq: int64(i + 1), Claims: make([]sluice.Claim, 1),
 			})
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // worker empties the journal of one sale. Its fields but woken and running
@@ -45,7 +46,7 @@ func (w *worker) run() {
 		case w.p.ctx.Err() != nil:
 			w.stopped()
 			return
-		case errors.Is(err, sluice.ErrNotLoaded):
+		case errors.Is(err, port.ErrNotLoaded):
 			// The sale is gone; a rebuild brings what is left.
 			w.suspects, w.unacked, w.recovered, w.more, w.left = nil, nil, false, false, false
 			w.stopped()
@@ -87,7 +88,7 @@ func (w *worker) linger(n int) {
 	}
 }
 
-func claims(entries []sluice.Entry) (n int) {
+func claims(entries []port.Entry) (n int) {
 	for i := range entries {
 		n += len(entries[i].Claims)
 	}
@@ -103,7 +104,7 @@ func (w *worker) stopped() {
 
 // next returns entries to store: those read ahead, then this server's own from
 // before, then new ones, then those that another server has abandoned.
-func (w *worker) next() ([]sluice.Entry, error) {
+func (w *worker) next() ([]port.Entry, error) {
 	w.clearWoken()
 	if w.ahead != nil {
 		if entries, err := w.took(w.join()); err != nil || len(entries) > 0 {
@@ -112,7 +113,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 	}
 	w.acknowledge()
 	for !w.recovered {
-		read := w.readOf(sluice.Own)
+		read := w.readOf(port.Own)
 		read.After = w.after
 		entries, err := w.read(read)
 		if err != nil {
@@ -127,7 +128,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 			return entries, nil
 		}
 	}
-	entries, err := w.took(w.readNew(w.readOf(sluice.New)))
+	entries, err := w.took(w.readNew(w.readOf(port.New)))
 	if err != nil || len(entries) > 0 {
 		return entries, err
 	}
@@ -135,7 +136,7 @@ func (w *worker) next() ([]sluice.Entry, error) {
 		return nil, nil
 	}
 	w.adopted = time.Now()
-	entries, err = w.read(w.readOf(sluice.Abandoned))
+	entries, err = w.read(w.readOf(port.Abandoned))
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
 	}
@@ -149,7 +150,7 @@ func (w *worker) clearWoken() {
 }
 
 // read reads a page of the journal, in time.
-func (w *worker) read(read sluice.JournalRead) ([]sluice.Entry, error) {
+func (w *worker) read(read port.JournalRead) ([]port.Entry, error) {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
 	return w.p.journal.ReadJournal(ctx, read)
@@ -159,7 +160,7 @@ func (w *worker) read(read sluice.JournalRead) ([]sluice.Entry, error) {
 // fewer while the store is slow. What cannot be stored together is tried one by
 // one; what cannot be stored alone becomes a suspect. When the store is down or
 // busy it waits here: nothing is lost, and reading on would only fill memory.
-func (w *worker) handle(entries []sluice.Entry) {
+func (w *worker) handle(entries []port.Entry) {
 	for len(entries) > 0 && w.p.ctx.Err() == nil {
 		rest := entries
 		batch := w.take(&rest)
@@ -186,8 +187,8 @@ func (w *worker) handle(entries []sluice.Entry) {
 
 // take cuts the next batch off the entries. A damaged entry is a batch alone,
 // and so is one that was handed out often: it may be what kills its reader.
-func (w *worker) take(entries *[]sluice.Entry) []sluice.Entry {
-	alone := func(e *sluice.Entry) bool { return e.Damage != nil || e.Deliveries > int64(w.p.opts.Attempts) }
+func (w *worker) take(entries *[]port.Entry) []port.Entry {
+	alone := func(e *port.Entry) bool { return e.Damage != nil || e.Deliveries > int64(w.p.opts.Attempts) }
 	all := *entries
 	n, size := 1, len(all[0].Claims)
 	if !alone(&all[0]) {
@@ -212,7 +213,7 @@ var (
 // storeWhenUp stores and acknowledges a batch. While the store does not even
 // answer a ping, or says that it is busy, it waits and tries again: that is not
 // the entries' fault, however long it lasts. Any other failure is returned.
-func (w *worker) storeWhenUp(batch []sluice.Entry) error {
+func (w *worker) storeWhenUp(batch []port.Entry) error {
 	if batch[0].Damage != nil {
 		return errDamaged
 	}
@@ -237,7 +238,7 @@ func (w *worker) storeWhenUp(batch []sluice.Entry) error {
 }
 
 // store is the heart: one transaction, then the acknowledgement (I5).
-func (w *worker) store(batch []sluice.Entry) error {
+func (w *worker) store(batch []port.Entry) error {
 	if err := w.insert(batch); err != nil {
 		return err
 	}
@@ -251,7 +252,7 @@ func (w *worker) store(batch []sluice.Entry) error {
 }
 
 // insert is one transaction.
-func (w *worker) insert(batch []sluice.Entry) error {
+func (w *worker) insert(batch []port.Entry) error {
 	ctx, cancel := context.WithTimeout(w.p.ctx, w.p.opts.Timeout)
 	defer cancel()
 	begun := time.Now()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -234,7 +235,7 @@ func TestALoweringThatALossOvertakes(t *testing.T) {
 func (r *rig) drain() {
 	r.t.Helper()
 	for {
-		entries, err := r.ledger.ReadJournal(r.t.Context(), sluice.JournalRead{Sale: id, Source: sluice.New, Max: 100})
+		entries, err := r.ledger.ReadJournal(r.t.Context(), port.JournalRead{Sale: id, Source: port.New, Max: 100})
 		if err != nil || len(entries) == 0 {
 			if err != nil {
 				r.t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -54,7 +55,7 @@ func BenchmarkReconcile(b *testing.B) {
 	})
 }
 
-func benchReconcile(b *testing.B, ledger sluice.Ledger, store sluice.Store) {
+func benchReconcile(b *testing.B, ledger port.Ledger, store port.Store) {
 	id := fillSale(b, ledger, store, *benchOrders)
 	debug.FreeOSMemory()
 	// 5 resets the peak (proc_pid_clear_refs(5)); where it cannot, the peak is of the whole run.
@@ -73,7 +74,7 @@ func benchReconcile(b *testing.B, ledger sluice.Ledger, store sluice.Store) {
 }
 
 // fillSale accepts and stores one order of each of n buyers.
-func fillSale(b *testing.B, ledger sluice.Ledger, store sluice.Store, n int) sluice.SaleID {
+func fillSale(b *testing.B, ledger port.Ledger, store port.Store, n int) sluice.SaleID {
 	id := sluice.SaleID("bench-" + uuid.NewString()[:8])
 	sale := phone(-time.Hour)
 	sale.ID, sale.Total, sale.PaymentWindow = id, int64(n), 24*time.Hour

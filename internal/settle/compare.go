@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // comparison is one look at a sale.
@@ -22,7 +23,7 @@ type comparison struct {
 	ended   []audit.Row // orders that have ended, with a live claim
 	orphans []audit.Row // orders without a claim, or living without their units
 
-	restore  []sluice.Record // lost orders, looked at twice
+	restore  []port.Record // lost orders, looked at twice
 	reissue  []sluice.OrderID
 	recount  bool
 	complete bool // every part was compared
@@ -55,10 +56,10 @@ func (c *comparison) blame(class sluice.DifferenceClass, order sluice.OrderID, f
 
 // read takes a reading; it fails with errMoved if the sale is another load's
 // than at first, or fenced.
-func (c *comparison) read(ctx context.Context) (sluice.Reading, error) {
+func (c *comparison) read(ctx context.Context) (port.Reading, error) {
 	readings, err := c.ledger.Read(ctx, []sluice.SaleID{c.sale})
 	if err != nil {
-		return sluice.Reading{}, err
+		return port.Reading{}, err
 	}
 	r := readings[0]
 	if c.Book != nil && (!r.Loaded || r.Epoch != c.First.Epoch || r.Fence != "") {
@@ -89,7 +90,7 @@ func (c *comparison) gather(ctx context.Context) error {
 		return nil
 	}
 	b, err := audit.Gather(ctx, c.ledger, c.store, c.sale, audit.Options{})
-	var damage *sluice.DamageError
+	var damage *port.DamageError
 	switch {
 	case err != nil:
 		return err

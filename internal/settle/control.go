@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -17,12 +18,12 @@ type Control struct {
 	loader *Loader
 }
 
-// controlStore is what a Control needs of sluice.Store.
+// controlStore is what a Control needs of port.Store.
 type controlStore interface {
 	loadStore
 	lock.Backend
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
-	Lists(ctx context.Context) ([]sluice.BuyerList, error)
+	Lists(ctx context.Context) ([]port.BuyerList, error)
 }
 
 // NewControl returns the operators' side of a store and a ledger.
@@ -178,7 +179,7 @@ func (c *Control) Restock(ctx context.Context, id sluice.SaleID, restock string,
 }
 
 // decides reports whether a ledger can decide about a lower total.
-func decides(r *sluice.Reading) bool { return r.Loaded && r.Fence == "" }
+func decides(r *port.Reading) bool { return r.Loaded && r.Fence == "" }
 
 // restocked says what became of a lowering.
 func (c *Control) restocked(ctx context.Context, id sluice.SaleID, restock string, delta int64) (sluice.Sale, error) {
@@ -237,7 +238,7 @@ func (c *Control) write(ctx context.Context, id sluice.SaleID, always bool,
 	}
 	refused, err := c.loader.apply(ctx, &sale)
 	switch {
-	case errors.Is(err, sluice.ErrNotLoaded) && sale.LoadedEpoch == sale.Epoch:
+	case errors.Is(err, port.ErrNotLoaded) && sale.LoadedEpoch == sale.Epoch:
 		// When the change was written no load was under way. The next one has read
 		// the new terms; one that was under way may open the sale under the old.
 		return sale, nil
@@ -251,10 +252,10 @@ func (c *Control) write(ctx context.Context, id sluice.SaleID, always bool,
 
 var errUnchanged = errors.New("settle: nothing to change")
 
-func (c *Control) read(ctx context.Context, id sluice.SaleID) (sluice.Reading, error) {
+func (c *Control) read(ctx context.Context, id sluice.SaleID) (port.Reading, error) {
 	readings, err := c.ledger.Read(ctx, []sluice.SaleID{id})
 	if err != nil {
-		return sluice.Reading{}, err
+		return port.Reading{}, err
 	}
 	return readings[0], nil
 }

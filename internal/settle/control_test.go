@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // coolingFor is a ledger whose sale is in cooldown for that long, by what it says.
@@ -15,9 +16,9 @@ type coolingFor struct {
 	cooldown time.Duration
 }
 
-func (l coolingFor) Read(context.Context, []sluice.SaleID) ([]sluice.Reading, error) {
+func (l coolingFor) Read(context.Context, []sluice.SaleID) ([]port.Reading, error) {
 	now := time.Now()
-	return []sluice.Reading{{Loaded: true, Now: now, CooldownUntil: now.Add(l.cooldown)}}, nil
+	return []port.Reading{{Loaded: true, Now: now, CooldownUntil: now.Add(l.cooldown)}}, nil
 }
 
 // An operator waits for the end of a cooldown, and no longer than one takes,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Ender ends what is due and gives units back: the expiry of unpaid orders,
@@ -24,16 +25,16 @@ import (
 // it, and the ledger applies each once.
 type Ender struct {
 	store  endingStore
-	ledger sluice.Releaser
+	ledger port.Releaser
 	opts   EnderOptions
 	bell   loop.Bell
 	clocks *clocks
 }
 
-// endingStore is what an Ender needs of sluice.Store.
+// endingStore is what an Ender needs of port.Store.
 type endingStore interface {
 	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[sluice.SaleID]int, error)
-	GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error) (int, error)
+	GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []port.Release) error) (int, error)
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }
 
@@ -52,19 +53,19 @@ type EnderOptions struct {
 	// Ended receives how many orders of a sale have expired, and Released how
 	// many units are for sale again. They must not block.
 	Ended    func(sale sluice.SaleID, orders int)
-	Released func(sale sluice.SaleID, result sluice.Released)
+	Released func(sale sluice.SaleID, result port.Released)
 	Log      *slog.Logger
 }
 
 // NewEnder returns an Ender; Run makes it work.
-func NewEnder(store endingStore, ledger sluice.Releaser, opts EnderOptions) *Ender {
+func NewEnder(store endingStore, ledger port.Releaser, opts EnderOptions) *Ender {
 	opts.Every = cmp.Or(max(opts.Every, 0), 250*time.Millisecond)
 	opts.Batch = cmp.Or(max(opts.Batch, 0), 500)
 	if opts.Ended == nil {
 		opts.Ended = func(sluice.SaleID, int) {}
 	}
 	if opts.Released == nil {
-		opts.Released = func(sluice.SaleID, sluice.Released) {}
+		opts.Released = func(sluice.SaleID, port.Released) {}
 	}
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	if opts.LedgerTime == nil {
@@ -148,8 +149,8 @@ const giveTimeout = 3 * time.Second
 // give hands releases to the ledger. An error keeps them in the store. A
 // release that the ledger cannot place is evidence of loss: the rebuild that
 // follows counts the ending, so that release is done with.
-func (e *Ender) give(ctx context.Context) func(sluice.SaleID, []sluice.Release) error {
-	return func(sale sluice.SaleID, releases []sluice.Release) error {
+func (e *Ender) give(ctx context.Context) func(sluice.SaleID, []port.Release) error {
+	return func(sale sluice.SaleID, releases []port.Release) error {
 		ctx, cancel := context.WithTimeout(ctx, giveTimeout)
 		defer cancel()
 		result, err := e.ledger.Release(ctx, sale, releases)
@@ -166,6 +167,6 @@ func (e *Ender) give(ctx context.Context) func(sluice.SaleID, []sluice.Release) 
 			newest = max(newest, r.Epoch)
 		}
 		return e.store.FenceSale(ctx, sale, newest,
-			fmt.Sprintf("%s: the ledger does not know order %s, which has ended", sluice.FenceLost, result.Unknown[0]))
+			fmt.Sprintf("%s: the ledger does not know order %s, which has ended", port.FenceLost, result.Unknown[0]))
 	}
 }

@@ -12,19 +12,20 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
 // hungLedger never answers.
 type hungLedger struct{ asked chan struct{} }
 
-func (h *hungLedger) Release(ctx context.Context, _ sluice.SaleID, _ []sluice.Release) (sluice.Released, error) {
+func (h *hungLedger) Release(ctx context.Context, _ sluice.SaleID, _ []port.Release) (port.Released, error) {
 	select {
 	case h.asked <- struct{}{}:
 		<-ctx.Done()
 	case <-ctx.Done(): // the test has ended meanwhile
 	}
-	return sluice.Released{}, ctx.Err()
+	return port.Released{}, ctx.Err()
 }
 
 // endings is a store in which an order is due at every look, and a release waits.
@@ -35,8 +36,8 @@ func (e *endings) ExpireDue(context.Context, int, func(time.Time) time.Time) (ma
 	return map[sluice.SaleID]int{"phones": 1}, nil
 }
 
-func (*endings) GiveReleases(_ context.Context, _ int, give func(sluice.SaleID, []sluice.Release) error) (int, error) {
-	return 0, give("phones", []sluice.Release{{Order: "phones.1"}})
+func (*endings) GiveReleases(_ context.Context, _ int, give func(sluice.SaleID, []port.Release) error) (int, error) {
+	return 0, give("phones", []port.Release{{Order: "phones.1"}})
 }
 
 func (*endings) FenceSale(context.Context, sluice.SaleID, int64, string) error { return nil }
@@ -88,7 +89,7 @@ func (s *dueStore) ExpireDue(_ context.Context, _ int, until func(time.Time) tim
 	return map[sluice.SaleID]int{"phones": before - len(s.due)}, nil
 }
 
-func (*dueStore) GiveReleases(context.Context, int, func(sluice.SaleID, []sluice.Release) error) (int, error) {
+func (*dueStore) GiveReleases(context.Context, int, func(sluice.SaleID, []port.Release) error) (int, error) {
 	return 0, nil
 }
 

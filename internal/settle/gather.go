@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Gather is the part of Step before the rebuild: it stores what this server
@@ -60,7 +61,7 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		why = fenceLeft + sale.Ledger
 	}
 	err = r.ledger.Fence(ctx, sale.ID, sale.Epoch, why)
-	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+	if err != nil && !errors.Is(err, port.ErrNotLoaded) && !errors.Is(err, port.ErrStaleEpoch) {
 		// A server that reaches the ledger fences the sale; one that does not must
 		// not hold up the others.
 		r.log.Warn("the ledger cannot be fenced from here", "sale", sale.ID, "error", err)
@@ -120,7 +121,7 @@ func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
 // remembered saves what this server remembers, and notes what is stored or set
 // aside, and nothing else: what is remembered meanwhile stays (I5), and work that
 // is broken off goes on where it was.
-func (r *Rebuilder) remembered(ctx context.Context, sale *sluice.Sale, entries []sluice.Entry) (saved int, err error) {
+func (r *Rebuilder) remembered(ctx context.Context, sale *sluice.Sale, entries []port.Entry) (saved int, err error) {
 	saved, done, err := r.save(ctx, sale.ID, entries)
 	r.memory.Saved(sale.ID, sale.Epoch, entries[:done])
 	return saved, err
@@ -160,7 +161,7 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 // known by those that it sends from now on; the first of them may wait for a connection
 // that hangs.
 func (r *Rebuilder) copied(sale *sluice.Sale) bool {
-	return r.memory.keep > 0 && strings.HasPrefix(sale.Fence, sluice.FenceLost)
+	return r.memory.keep > 0 && strings.HasPrefix(sale.Fence, port.FenceLost)
 }
 
 // save stores entries, each claim once, and reports how many of them, from the
@@ -168,7 +169,7 @@ func (r *Rebuilder) copied(sale *sluice.Sale) bool {
 // gave its place twice), and an entry of an epoch that is over, are set aside, for
 // the load to take their units. A claim that the database refuses keeps no other
 // from being tried.
-func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (saved, done int, err error) {
+func (r *Rebuilder) save(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (saved, done int, err error) {
 	return r.saveBut(ctx, sale, entries, sync.OnceValues(func() (map[sluice.OrderID]bool, error) {
 		return r.listed(ctx, sale)
 	}))
@@ -186,7 +187,7 @@ func (r *Rebuilder) listed(ctx context.Context, sale sluice.SaleID) (map[sluice.
 type listing func() (map[sluice.OrderID]bool, error)
 
 // saveBut is save, but for what is listed.
-func (r *Rebuilder) saveBut(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry, listed listing) (
+func (r *Rebuilder) saveBut(ctx context.Context, sale sluice.SaleID, entries []port.Entry, listed listing) (
 	saved, done int, err error,
 ) {
 	alone := 0 // so many are tried one by one, since together they were refused
@@ -196,7 +197,7 @@ func (r *Rebuilder) saveBut(ctx context.Context, sale sluice.SaleID, entries []s
 			n = 1
 		}
 		stored, failed := r.insert(ctx, sale, entries[next:next+n], listed)
-		refused := errors.Is(failed, sluice.ErrUnstorable)
+		refused := errors.Is(failed, port.ErrUnstorable)
 		switch {
 		case n > 1 && (refused || misplaced(failed)):
 			alone = n
@@ -215,7 +216,7 @@ func (r *Rebuilder) saveBut(ctx context.Context, sale sluice.SaleID, entries []s
 
 // batchOf returns how many of the entries one transaction takes; one that is
 // damaged stands alone.
-func batchOf(entries []sluice.Entry) int {
+func batchOf(entries []port.Entry) int {
 	n, claims := 1, len(entries[0].Claims)
 	for entries[0].Damage == nil && n < len(entries) && entries[n].Damage == nil &&
 		claims+len(entries[n].Claims) <= gatherBatch {
@@ -263,13 +264,13 @@ func (r *Rebuilder) givenUp(ctx context.Context, sale sluice.SaleID, claims []sl
 
 // misplaced reports whether the store does not take an entry where it stands.
 func misplaced(err error) bool {
-	var conflict *sluice.ConflictError
-	return errors.As(err, &conflict) || errors.Is(err, sluice.ErrStaleEpoch)
+	var conflict *port.ConflictError
+	return errors.As(err, &conflict) || errors.Is(err, port.ErrStaleEpoch)
 }
 
 // insert stores a batch. One entry that is given up is set aside; of one with several
 // claims, only those that are.
-func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []sluice.Entry, listed listing) (int, error) {
+func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []port.Entry, listed listing) (int, error) {
 	if batch[0].Damage != nil {
 		return 0, r.store.SetAside(ctx, batch[0].DeadLetter(batch[0].Damage))
 	}
@@ -284,12 +285,12 @@ func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []slui
 	if err == nil {
 		return stored.Inserted - len(stored.Rejected), nil
 	}
-	refused := errors.Is(err, sluice.ErrUnstorable)
+	refused := errors.Is(err, port.ErrUnstorable)
 	claims := batch[0].Claims
 	switch {
 	case len(batch) > 1 || !refused && !misplaced(err):
 		return 0, err
-	case len(claims) > 1 && !errors.Is(err, sluice.ErrStaleEpoch):
+	case len(claims) > 1 && !errors.Is(err, port.ErrStaleEpoch):
 		saved, _, err := r.saveBut(ctx, sale, split(&batch[0]), listed)
 		return saved, err
 	}
@@ -306,8 +307,8 @@ func (r *Rebuilder) insert(ctx context.Context, sale sluice.SaleID, batch []slui
 }
 
 // split cuts an entry into its claims, which are then tried one by one.
-func split(e *sluice.Entry) []sluice.Entry {
-	parts := make([]sluice.Entry, len(e.Claims))
+func split(e *port.Entry) []port.Entry {
+	parts := make([]port.Entry, len(e.Claims))
 	for i := range parts {
 		parts[i] = *e
 		parts[i].ID = "" // a part is named by its server and place

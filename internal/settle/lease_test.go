@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -28,7 +29,7 @@ type leases struct {
 	begun  int // loads
 }
 
-func (s *leases) DeadLetters(context.Context, sluice.SaleID) ([]sluice.DeadLetter, error) {
+func (s *leases) DeadLetters(context.Context, sluice.SaleID) ([]port.DeadLetter, error) {
 	return nil, nil
 }
 
@@ -63,12 +64,12 @@ func (s *leases) Sale(context.Context, sluice.SaleID) (sluice.Sale, error) {
 	return s.sale, nil
 }
 
-func (s *leases) BeginLoad(context.Context, sluice.SaleID, int64) (sluice.LoadImage, error) {
+func (s *leases) BeginLoad(context.Context, sluice.SaleID, int64) (port.LoadImage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begun++
 	s.sale.Epoch++
-	return sluice.LoadImage{Sale: id, Epoch: s.sale.Epoch}, nil
+	return port.LoadImage{Sale: id, Epoch: s.sale.Epoch}, nil
 }
 
 func (s *leases) ConfirmLoad(_ context.Context, _ sluice.SaleID, epoch int64) error {
@@ -96,7 +97,7 @@ type slowLedger struct {
 	takes time.Duration
 }
 
-func (l slowLedger) Load(ctx context.Context, _ sluice.LoadImage) error {
+func (l slowLedger) Load(ctx context.Context, _ port.LoadImage) error {
 	select {
 	case <-time.After(l.takes):
 		return nil
@@ -105,8 +106,8 @@ func (l slowLedger) Load(ctx context.Context, _ sluice.LoadImage) error {
 	}
 }
 
-func (l slowLedger) Read(context.Context, []sluice.SaleID) ([]sluice.Reading, error) {
-	return make([]sluice.Reading, 1), nil // it holds nothing
+func (l slowLedger) Read(context.Context, []sluice.SaleID) ([]port.Reading, error) {
+	return make([]port.Reading, 1), nil // it holds nothing
 }
 
 func (l slowLedger) Fence(context.Context, sluice.SaleID, int64, string) error { return nil }
@@ -184,7 +185,7 @@ func TestALostLeaseEndsTheLoad(t *testing.T) {
 // The log names the servers that a rebuild waits for, once.
 func TestTheLogNamesWhoIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &leases{sale: sluice.Sale{ID: id, Epoch: 1, LoadedEpoch: 1, Fence: sluice.FenceLost}}
+		store := &leases{sale: sluice.Sale{ID: id, Epoch: 1, LoadedEpoch: 1, Fence: port.FenceLost}}
 		ledger := slowLedger{}
 		var log strings.Builder
 		r := settle.NewRebuilder("a", store, ledger, settle.NewLoader(store, ledger), settle.NewMemory(0),

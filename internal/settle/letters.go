@@ -9,21 +9,22 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // promises reports whether a dead letter does not only list what is lost.
-func promises(letter *sluice.DeadLetter) bool {
+func promises(letter *port.DeadLetter) bool {
 	return letter.Epoch >= 1 && !strings.HasPrefix(letter.Reason, lostReason)
 }
 
 // promisedIn returns the orders that letters of an epoch promise; of any epoch, if it is 0.
-func promisedIn(letters []sluice.DeadLetter, epoch int64) map[sluice.OrderID]bool {
+func promisedIn(letters []port.DeadLetter, epoch int64) map[sluice.OrderID]bool {
 	orders := map[sluice.OrderID]bool{}
 	for i := range letters {
 		if !promises(&letters[i]) || epoch != 0 && letters[i].Epoch != epoch {
 			continue
 		}
-		claims, _ := sluice.ParseClaims(letters[i].Claims) // damaged: which is unknown
+		claims, _ := port.ParseClaims(letters[i].Claims) // damaged: which is unknown
 		for j := range claims {
 			orders[claims[j].Order] = true
 		}
@@ -33,7 +34,7 @@ func promisedIn(letters []sluice.DeadLetter, epoch int64) map[sluice.OrderID]boo
 
 // promised is a dead letter whose claims may be loaded.
 type promised struct {
-	sluice.DeadLetter
+	port.DeadLetter
 	claims []sluice.Claim
 	live   bool // the ledger has one of them on record, and holds its units
 }
@@ -48,7 +49,7 @@ type promised struct {
 //
 // A letter is read after the image. It is resolved only when its orders are stored or
 // in another letter, so a load that breaks off and is repeated finds all of them.
-func (l *Loader) bring(ctx context.Context, image *sluice.LoadImage) error {
+func (l *Loader) bring(ctx context.Context, image *port.LoadImage) error {
 	letters, err := l.waiting(ctx, image)
 	if err != nil || len(letters) == 0 {
 		return err
@@ -56,7 +57,7 @@ func (l *Loader) bring(ctx context.Context, image *sluice.LoadImage) error {
 	room, seq := newRoom(image), image.Seq()
 	for i := range letters {
 		letter, left := &letters[i], false
-		entry := sluice.Entry{
+		entry := port.Entry{
 			ID: fmt.Sprintf("letter/%d", letter.ID), Sale: image.Sale, Epoch: image.Epoch, Node: letter.Node,
 			Terms: letter.Terms, At: letter.At, FirstSeq: seq + 1,
 		}
@@ -90,11 +91,11 @@ func (l *Loader) bring(ctx context.Context, image *sluice.LoadImage) error {
 // waiting returns the letters whose claims a load may bring in, in their order, without
 // the claims that have ended: their units have been given back, and sold since. The
 // store has forgotten that it had them (see older.go).
-func (l *Loader) waiting(ctx context.Context, image *sluice.LoadImage) (waiting []promised, err error) {
+func (l *Loader) waiting(ctx context.Context, image *port.LoadImage) (waiting []promised, err error) {
 	letters, err := l.store.DeadLetters(ctx, image.Sale)
 	for i := range letters {
 		p := promised{DeadLetter: letters[i]}
-		claims, bad := sluice.ParseClaims(p.Claims)
+		claims, bad := port.ParseClaims(p.Claims)
 		if !promises(&p.DeadLetter) || p.Epoch >= image.Epoch || bad != nil || p.Terms < 1 || p.At.IsZero() {
 			continue // damaged: for a person
 		}
@@ -122,12 +123,12 @@ func (l *Loader) waiting(ctx context.Context, image *sluice.LoadImage) (waiting 
 }
 
 // move stores a letter's claims at their new places, or sets them aside there.
-func (l *Loader) move(ctx context.Context, entry *sluice.Entry, reason string) error {
+func (l *Loader) move(ctx context.Context, entry *port.Entry, reason string) error {
 	if len(entry.Claims) == 0 {
 		return nil
 	}
-	_, err := l.store.Insert(ctx, entry.Sale, []sluice.Entry{*entry})
-	if err == nil || ctx.Err() != nil || errors.Is(err, sluice.ErrStaleEpoch) || errors.Is(err, sluice.ErrStoreBusy) {
+	_, err := l.store.Insert(ctx, entry.Sale, []port.Entry{*entry})
+	if err == nil || ctx.Err() != nil || errors.Is(err, port.ErrStaleEpoch) || errors.Is(err, sluice.ErrStoreBusy) {
 		return err
 	}
 	return l.store.SetAside(ctx, entry.DeadLetter(errors.New(reason)))
@@ -145,7 +146,7 @@ type room struct {
 // held is what a buyer has: units, and orders, ended ones too.
 type held struct{ units, orders int64 }
 
-func newRoom(image *sluice.LoadImage) *room {
+func newRoom(image *port.LoadImage) *room {
 	r := &room{
 		terms: &image.Terms, taken: image.Taken, known: map[sluice.OrderID]bool{}, keys: map[sluice.ClaimID]bool{},
 		buyers: map[sluice.BuyerID]held{},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -22,7 +23,7 @@ type strangers struct {
 	asks func()
 }
 
-func (l strangers) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l strangers) Load(ctx context.Context, image port.LoadImage) error {
 	err := l.Ledger.Load(ctx, image)
 	l.asks()
 	return err
@@ -47,10 +48,10 @@ func (s breaks) ConfirmLoad(ctx context.Context, sale sluice.SaleID, epoch int64
 	return s.Store.ConfirmLoad(ctx, sale, epoch)
 }
 
-func (s breaks) Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (s breaks) Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	for _, e := range entries {
 		if slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Buyer[0] == 'q' }) {
-			return sluice.Stored{}, sluice.ErrUnstorable
+			return port.Stored{}, port.ErrUnstorable
 		}
 	}
 	return s.Store.Insert(ctx, sale, entries)
@@ -100,7 +101,7 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 		memory.Decided(id, "a", promised[i:i+1], codes(sluice.Accepted, promised[i]))
 	}
 	for _, e := range slices.Backward(r.waiting()) {
-		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrUnstorable)))
 		must.Succeed(t, r.ledger.Ack(ctx, id, []string{e.ID}))
 	}
 	if paused {
@@ -151,11 +152,11 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 			}
 		}
 		memory.Decided(id, "a", promised, decisions)
-		late := sluice.Entry{ // a server still had it, and sets it aside now
+		late := port.Entry{ // a server still had it, and sets it aside now
 			ID: "late", Sale: id, Epoch: epoch - 1, Node: "b", Terms: 1, At: decisions[1].At, FirstSeq: 90,
 			Claims: promised[1:2],
 		}
-		must.Succeed(t, r.store.SetAside(ctx, late.DeadLetter(sluice.ErrStaleEpoch)))
+		must.Succeed(t, r.store.SetAside(ctx, late.DeadLetter(port.ErrStaleEpoch)))
 		now := r.sale()
 		if again, err := settle.NewReplayer(r.store, r.ledger, nil).Pending(ctx, &now); err != nil || !again.IsZero() {
 			t.Errorf("again at %v, %v; want that none is left for Pending", again, err)
@@ -233,7 +234,7 @@ func TestDeadLettersOfAnOlderStore(t *testing.T) {
 	terms.Epoch, terms.LoadedEpoch = 0, 0
 	r.olderStore(terms, nil)
 	for _, e := range append(old, unknown) {
-		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrUnstorable)))
 	}
 	if !r.verify() {
 		t.Fatal("the older store is not noticed")
@@ -274,7 +275,7 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 		t.Fatal(d, err)
 	}
 	e := r.waiting()[0]
-	must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+	must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrUnstorable)))
 	must.Succeed(t, r.ledger.Ack(ctx, id, []string{e.ID}))
 	change := sluice.Change{Order: order, Action: sluice.Cancel, By: "alice", Buyer: "alice"}
 	must.Get(r.store.Change(ctx, change))(t)
@@ -309,14 +310,14 @@ func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 	must.Get(r.desk.Create(ctx, sale))(t)
 	begun := time.Now().UTC().Truncate(time.Millisecond)
 	for _, i := range []int{3, 1, 2} { // as two ledgers may have accepted them
-		e := sluice.Entry{
+		e := port.Entry{
 			ID: fmt.Sprint("e", i), Sale: id, Epoch: 1, Node: "b", Terms: 1, FirstSeq: int64(i),
 			At: begun, Claims: []sluice.Claim{{
 				Buyer: sluice.BuyerID(strings.ReplaceAll(buyer, "%d", fmt.Sprint(i))), Key: sluice.Key(fmt.Sprint("attempt-", i)),
 				Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
 			}},
 		}
-		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(sluice.ErrUnstorable)))
+		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrUnstorable)))
 	}
 	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "by hand"))
 	store := breaks{r.store, new(bool)}

@@ -12,25 +12,26 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// loadStore is what this package needs of sluice.Store.
+// loadStore is what this package needs of port.Store.
 type loadStore interface {
-	sluice.SaleStore
-	sluice.RestockStore
-	sluice.LoadStore
-	DeadLetters(ctx context.Context, sale sluice.SaleID) ([]sluice.DeadLetter, error)
-	SetAside(ctx context.Context, letter sluice.DeadLetter) error
+	port.SaleStore
+	port.RestockStore
+	port.LoadStore
+	DeadLetters(ctx context.Context, sale sluice.SaleID) ([]port.DeadLetter, error)
+	SetAside(ctx context.Context, letter port.DeadLetter) error
 	ResolveDeadLetter(ctx context.Context, id int64, how string) error
-	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
 }
 
-// Ledger is what this package needs of sluice.Ledger.
+// Ledger is what this package needs of port.Ledger.
 type Ledger interface {
-	sluice.Keeper
-	Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error)
-	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error)
-	Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error
+	port.Keeper
+	Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error)
+	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (port.Record, error)
+	Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error
 }
 
 // current is an error if other servers may have replaced this ledger: it has replicas to
@@ -38,7 +39,7 @@ type Ledger interface {
 // lacks then proves nothing to the store, which the others use as well: neither a fence
 // nor a load may follow from it.
 func current(ctx context.Context, ledger any, sale sluice.SaleID) error {
-	if l, ok := sluice.As[sluice.ConfirmingLedger](ledger); ok {
+	if l, ok := port.As[port.ConfirmingLedger](ledger); ok {
 		return l.Confirmed(ctx, sale)
 	}
 	return nil
@@ -75,7 +76,7 @@ func NewLoader(store loadStore, ledger Ledger) *Loader { return &Loader{store: s
 // only after the last of its five steps; a crash before that is repaired by
 // the next call of Load or Follow.
 //
-// Errors: sluice.ErrSaleLive (it is loaded), sluice.ErrStaleEpoch (another
+// Errors: port.ErrSaleLive (it is loaded), port.ErrStaleEpoch (another
 // server has begun a load since), and those of store and ledger.
 func (l *Loader) Load(ctx context.Context, sale sluice.SaleID) error { return l.load(ctx, sale, 0) }
 
@@ -96,9 +97,9 @@ func (l *Loader) load(ctx context.Context, sale sluice.SaleID, passed int64) err
 
 // begin does the first two steps. A store that was restored from an older copy
 // gives epochs that its ledger has seen; they are passed over.
-func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (sluice.LoadImage, error) {
+func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (port.LoadImage, error) {
 	if err := errors.Join(current(ctx, l.ledger, sale), l.forgotten(ctx, sale)); err != nil {
-		return sluice.LoadImage{}, err
+		return port.LoadImage{}, err
 	}
 	for {
 		image, err := l.store.BeginLoad(ctx, sale, passed)
@@ -109,10 +110,10 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (s
 			return image, err
 		}
 		err = l.ledger.Load(ctx, image)
-		if err == nil || !errors.Is(err, sluice.ErrStaleEpoch) {
+		if err == nil || !errors.Is(err, port.ErrStaleEpoch) {
 			return image, err
 		}
-		if seen := new(sluice.EpochError); errors.As(err, &seen) { // which it holds no more, or never did
+		if seen := new(port.EpochError); errors.As(err, &seen) { // which it holds no more, or never did
 			passed = seen.Seen
 			continue
 		}
@@ -133,7 +134,7 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (s
 //
 // A sale whose load is not confirmed is left alone: a server is about to load
 // it. If none does for a while, see Rebuilder.Adopt.
-func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (changed bool, err error) {
+func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (changed bool, err error) {
 	switch {
 	case !sale.ArchivedAt.IsZero():
 		return false, nil // the ledger may have forgotten it
@@ -154,7 +155,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *sluice.
 		return true, l.ahead(ctx, sale, reading)
 	case !reading.Loaded || reading.Epoch < sale.Epoch:
 		return true, l.missing(ctx, sale)
-	case reading.Fence == sluice.FenceLoading: // confirmed, so the load was complete: the last step is missing
+	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
 		return true, l.older(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
@@ -291,10 +292,10 @@ func (l *Loader) Verify(ctx context.Context, sale *sluice.Sale) error {
 
 const verifyPause = 100 * time.Millisecond
 
-func (l *Loader) read(ctx context.Context, sale sluice.SaleID) (sluice.Reading, error) {
+func (l *Loader) read(ctx context.Context, sale sluice.SaleID) (port.Reading, error) {
 	readings, err := l.ledger.Read(ctx, []sluice.SaleID{sale})
 	if err != nil {
-		return sluice.Reading{}, err
+		return port.Reading{}, err
 	}
 	return readings[0], nil
 }
@@ -307,7 +308,7 @@ func (l *Loader) finish(ctx context.Context, sale *sluice.Sale) error {
 		return err
 	}
 	r, err := l.read(ctx, sale.ID)
-	if err != nil || r.Epoch != sale.Epoch || r.Fence != sluice.FenceLoading {
+	if err != nil || r.Epoch != sale.Epoch || r.Fence != port.FenceLoading {
 		return err
 	}
 	return l.ledger.Unfence(ctx, sale.ID, sale.Epoch)
@@ -339,8 +340,8 @@ func (l *Loader) missing(ctx context.Context, sale *sluice.Sale) error {
 
 // lost fences a sale of which the ledger has lost something, under whichever epoch
 // the ledger holds, if it holds any.
-func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
-	return l.fence(ctx, sale, sluice.FenceLost+": "+why, sale.Epoch, reading.Epoch)
+func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
+	return l.fence(ctx, sale, port.FenceLost+": "+why, sale.Epoch, reading.Epoch)
 }
 
 // fence fences the sale on both sides, unless the row was out of date: then
@@ -358,7 +359,7 @@ func (l *Loader) fence(ctx context.Context, sale *sluice.Sale, reason string, ep
 	}
 	for _, epoch := range epochs {
 		err := l.ledger.Fence(ctx, sale.ID, epoch, reason)
-		if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+		if err != nil && !errors.Is(err, port.ErrNotLoaded) && !errors.Is(err, port.ErrStaleEpoch) {
 			return err
 		}
 	}
@@ -378,7 +379,7 @@ func (l *Loader) again(ctx context.Context, sale *sluice.Sale) (now sluice.Sale,
 
 // ahead distinguishes a row that was read a moment too early from a store that
 // was restored from an older copy.
-func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *port.Reading) error {
 	now, err := l.store.Sale(ctx, sale.ID)
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
 		return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Memory is what this server remembers of the claims it has answered as
@@ -67,7 +68,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 			claim := claims[i]
 			claim.Order = d.Order
 			if repeats { // it may be of a call whose reply was lost
-				record := sluice.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
+				record := port.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
 				if record.Validate() != nil {
 					continue // damage of the ledger, which no store takes
 				}
@@ -75,7 +76,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 			if next == nil || next.claims == memoClaims || d.Epoch != next.Epoch || d.Seq != next.lastSeq()+1 ||
 				d.Terms != next.Terms || !d.At.Equal(next.At) { // a call that was split has gaps between its steps
 				add()
-				next = &memo{since: now, apart: repeats, Entry: sluice.Entry{
+				next = &memo{since: now, apart: repeats, Entry: port.Entry{
 					Sale: sale, Epoch: d.Epoch, Node: node, Terms: d.Terms, At: d.At, FirstSeq: d.Seq,
 				}}
 			}
@@ -83,7 +84,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 				r.note(next, d.Order)
 			}
 			next.claims++
-			m.lines = sluice.AppendClaim(m.lines, &claim)
+			m.lines = port.AppendClaim(m.lines, &claim)
 		}
 		add()
 	}
@@ -119,7 +120,7 @@ func (m *Memory) drop(sale sluice.SaleID, gone func(e *memo) bool) {
 // when the journal is empty, everything up to its sequence is. Of claims that
 // were answered after the question it proves nothing: another ledger may have
 // answered, which has lost them.
-func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
+func (m *Memory) Read(r *port.Reading, asked time.Time) {
 	proves := r.Err == nil && r.Loaded && r.Backlog == 0 && r.Fence == ""
 	before := asked.Add(-m.keep)
 	m.mu.Lock()
@@ -131,18 +132,18 @@ func (m *Memory) Read(r *sluice.Reading, asked time.Time) {
 
 // Until returns what is remembered of a sale up to an epoch, by place: also what is
 // saved, since the store may have lost that.
-func (m *Memory) Until(sale sluice.SaleID, epoch int64) []sluice.Entry {
+func (m *Memory) Until(sale sluice.SaleID, epoch int64) []port.Entry {
 	return m.which(sale, func(e *memo) bool { return e.Epoch <= epoch })
 }
 
 // After returns what is remembered of epochs after this one, by place.
-func (m *Memory) After(sale sluice.SaleID, epoch int64) []sluice.Entry {
+func (m *Memory) After(sale sluice.SaleID, epoch int64) []port.Entry {
 	return m.which(sale, func(e *memo) bool { return e.Epoch > epoch })
 }
 
 // Unsaved returns what is remembered of epochs before this one, and was not saved in it,
 // by place: what was saved before may be lost since.
-func (m *Memory) Unsaved(sale sluice.SaleID, epoch int64) []sluice.Entry {
+func (m *Memory) Unsaved(sale sluice.SaleID, epoch int64) []port.Entry {
 	return m.which(sale, unsaved(epoch))
 }
 
@@ -150,7 +151,7 @@ func unsaved(epoch int64) func(*memo) bool {
 	return func(e *memo) bool { return e.Epoch < epoch && e.saved != epoch }
 }
 
-func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) (entries []sluice.Entry) {
+func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) (entries []port.Entry) {
 	m.mu.Lock()
 	for e := range m.sales[sale].all {
 		if wanted(e) {
@@ -158,7 +159,7 @@ func (m *Memory) which(sale sluice.SaleID, wanted func(*memo) bool) (entries []s
 		}
 	}
 	m.mu.Unlock()
-	slices.SortStableFunc(entries, func(a, b sluice.Entry) int {
+	slices.SortStableFunc(entries, func(a, b port.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})
 	return entries
@@ -200,7 +201,7 @@ func (m *Memory) Before(sale sluice.SaleID, epoch int64) bool {
 // Saved says that entries which Until or Unsaved has returned are saved in an epoch of the
 // sale, and no other: one that has been remembered since is not. They are forgotten; or
 // kept for so long from now on, where the store may still lose them.
-func (m *Memory) Saved(sale sluice.SaleID, epoch int64, saved []sluice.Entry) {
+func (m *Memory) Saved(sale sluice.SaleID, epoch int64, saved []port.Entry) {
 	type name struct { // an entry is known by its claims and their place
 		epoch, seq int64
 		lines      string

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // claimed is the claim with that sequence number, with all that a claim can have.
@@ -74,21 +75,21 @@ func TestMemory(t *testing.T) {
 	tell(0, -3)
 	check("a repeat of what no server writes is damage", " 1:6+3 4:2+1")
 	later := func() time.Time { return time.Now().Add(time.Minute) }
-	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2}, later())
+	m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: 4, Seq: 2}, later())
 	check("it is stored", " 1:6+3")
 	tell(1, 20, 21, 30)
 	check("a gap begins an entry", " 1:6+3 1:20+2 1:30+1")
 
 	read := func(epoch, seq, backlog int64) {
-		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: epoch, Seq: seq, Backlog: backlog}, later())
+		m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: epoch, Seq: seq, Backlog: backlog}, later())
 	}
 	read(1, 30, 1)
 	check("entries wait in the journal", " 1:6+3 1:20+2 1:30+1")
 	read(1, 20, 0)
 	check("an entry that ends later is kept", " 1:20+2 1:30+1")
-	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99, Fence: "lost"}, later())
-	m.Read(&sluice.Reading{Sale: "sale"}, later())
-	m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99}, time.Now().Add(-time.Minute))
+	m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99, Fence: "lost"}, later())
+	m.Read(&port.Reading{Sale: "sale"}, later())
+	m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 99}, time.Now().Add(-time.Minute))
 	check("a fenced or missing sale proves nothing, nor does an answer to an older question", " 1:20+2 1:30+1")
 	read(2, 50, 0)
 	check("a later epoch proves nothing of this one", " 1:20+2 1:30+1")
@@ -127,7 +128,7 @@ func TestMemoryKeepsWhatIsSaved(t *testing.T) {
 		t.Error("after another rebuild it is not looked for again")
 	}
 	read := func(later time.Duration) {
-		m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 2, Seq: 1}, time.Now().Add(later))
+		m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: 2, Seq: 1}, time.Now().Add(later))
 	}
 	read(30 * time.Second)
 	if got := have(m, 1); got != " 1:1+2" {
@@ -149,7 +150,7 @@ func TestMemoryOfARepeatBeginsAnew(t *testing.T) {
 			m.Decided("sale", "a", claims, decisions)
 		}
 		read := func() string {
-			m.Read(&sluice.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 9}, time.Now())
+			m.Read(&port.Reading{Sale: "sale", Loaded: true, Epoch: 1, Seq: 9}, time.Now())
 			return have(m, 9)
 		}
 		tell(1, 2)

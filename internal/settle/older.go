@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A store may be restored from a copy that is older than its ledger. Then it lacks orders that
@@ -18,10 +19,10 @@ import (
 // nothing about the store: the ledger is rebuilt from it.
 
 // Outdated reports whether a sale waits for a person, since its store is older than its ledger.
-func Outdated(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, sluice.FenceOlder) }
+func Outdated(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, port.FenceOlder) }
 
 // recovered reports whether a person has recovered a fenced sale, and its rebuild follows.
-func recovered(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, sluice.FenceRecovered) }
+func recovered(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, port.FenceRecovered) }
 
 // InStore says that the ledger is in the store, and so as old: if its database becomes an older
 // copy of itself, what servers remember comes back without a person.
@@ -29,11 +30,11 @@ func (l *Loader) InStore() { l.inStore = true }
 
 // older fences a sale whose store is older than its ledger. Where they are one, what looks like
 // that is of two moments, between which the database has become an older copy.
-func (l *Loader) older(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading, why string) error {
+func (l *Loader) older(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
 	if l.inStore {
 		return l.lost(ctx, sale, reading, why)
 	}
-	return l.fence(ctx, sale, sluice.FenceOlder+": "+why, sale.Epoch, reading.Epoch)
+	return l.fence(ctx, sale, port.FenceOlder+": "+why, sale.Epoch, reading.Epoch)
 }
 
 // proof says why the store must be older than its ledger, if what has ended on record proves it.
@@ -100,7 +101,7 @@ func (r *Rebuilder) book(ctx context.Context, sale sluice.SaleID) (*audit.Book, 
 }
 
 // recordsOf reads the ledger's claims again, for the whole records of some rows.
-func recordsOf(ctx context.Context, ledger audit.Ledger, b *audit.Book, rows []audit.Row) (records []sluice.Record,
+func recordsOf(ctx context.Context, ledger audit.Ledger, b *audit.Book, rows []audit.Row) (records []port.Record,
 	err error,
 ) {
 	if len(rows) == 0 {
@@ -110,26 +111,26 @@ func recordsOf(ctx context.Context, ledger audit.Ledger, b *audit.Book, rows []a
 	for i := range rows {
 		wanted[b.OrderID(&rows[i])] = true
 	}
-	err = ledger.Records(ctx, b.Stored.ID, func(r sluice.Record) bool {
+	err = ledger.Records(ctx, b.Stored.ID, func(r port.Record) bool {
 		if wanted[r.Order] {
 			delete(wanted, r.Order) // a ledger may return one twice
 			records = append(records, r)
 		}
 		return true
 	})
-	if damage := (*sluice.DamageError)(nil); errors.As(err, &damage) {
+	if damage := (*port.DamageError)(nil); errors.As(err, &damage) {
 		err = nil
 	}
 	return records, err
 }
 
 // journal returns what waits in the journal of a sale; nothing if the ledger does not hold it.
-func (r *Rebuilder) journal(ctx context.Context, sale sluice.SaleID) (entries []sluice.Entry, err error) {
-	err = r.ledger.PeekJournal(ctx, sale, func(e sluice.Entry) bool {
+func (r *Rebuilder) journal(ctx context.Context, sale sluice.SaleID) (entries []port.Entry, err error) {
+	err = r.ledger.PeekJournal(ctx, sale, func(e port.Entry) bool {
 		entries = append(entries, e)
 		return true
 	})
-	if errors.Is(err, sluice.ErrNotLoaded) {
+	if errors.Is(err, port.ErrNotLoaded) {
 		err = nil
 	}
 	return entries, err

@@ -15,6 +15,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -22,7 +23,7 @@ import (
 
 // olderStore puts a store in the place of the rig's that knows the sale as it
 // was created and loaded, and these entries.
-func (r *rig) olderStore(sale sluice.Sale, entries []sluice.Entry) {
+func (r *rig) olderStore(sale sluice.Sale, entries []port.Entry) {
 	r.t.Helper()
 	ctx := r.t.Context()
 	store, err := sqlitestore.Open(ctx, filepath.Join(r.t.TempDir(), "store.db"), sqlitestore.Options{})
@@ -49,9 +50,9 @@ func (r *rig) olderStore(sale sluice.Sale, entries []sluice.Entry) {
 }
 
 // waiting returns what is in the ledger's journal.
-func (r *rig) waiting() (entries []sluice.Entry) {
+func (r *rig) waiting() (entries []port.Entry) {
 	r.t.Helper()
-	err := r.ledger.PeekJournal(r.t.Context(), id, func(e sluice.Entry) bool { entries = append(entries, e); return true })
+	err := r.ledger.PeekJournal(r.t.Context(), id, func(e port.Entry) bool { entries = append(entries, e); return true })
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -108,7 +109,7 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 			resell := func(order sluice.OrderID, all changes, buyer string) sluice.OrderID {
 				t.Helper()
 				change(order, all)
-				must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+				must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []port.Release) error {
 					_, err := r.ledger.Release(ctx, id, releases)
 					return err
 				}))(t)
@@ -163,10 +164,10 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 // rewritten is a ledger with other records than it wrote.
 type rewritten struct {
 	*sqliteledger.Ledger
-	records []sluice.Record
+	records []port.Record
 }
 
-func (w rewritten) Records(_ context.Context, _ sluice.SaleID, yield func(sluice.Record) bool) error {
+func (w rewritten) Records(_ context.Context, _ sluice.SaleID, yield func(port.Record) bool) error {
 	for i := range w.records {
 		if !yield(w.records[i]) {
 			return nil
@@ -191,8 +192,8 @@ func TestADamagedLedgerEndsNoOrder(t *testing.T) {
 				r.accepted("bob", true)
 				must.Succeed(t, r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}))
 			}
-			var ended []sluice.Record
-			err := r.ledger.Records(ctx, id, func(c sluice.Record) bool {
+			var ended []port.Record
+			err := r.ledger.Records(ctx, id, func(c port.Record) bool {
 				c.Live = c.Order != alice
 				ended = append(ended, c)
 				return true
@@ -233,7 +234,7 @@ func TestEpochsThatTheStoreHasForgotten(t *testing.T) {
 	defer cancel()
 	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	const ahead = 1 << 40
-	must.Succeed(t, r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: ahead, Terms: r.sale().Terms}))
+	must.Succeed(t, r.ledger.Load(ctx, port.LoadImage{Sale: id, Epoch: ahead, Terms: r.sale().Terms}))
 	r.follow(false)
 	r.recover(r.rebuilder("a", settle.NewMemory(0)))
 	r.inStep(ahead + 1)
@@ -255,9 +256,9 @@ type seen struct {
 	epoch int64
 }
 
-func (s seen) Load(ctx context.Context, image sluice.LoadImage) error {
+func (s seen) Load(ctx context.Context, image port.LoadImage) error {
 	if image.Epoch < s.epoch {
-		return &sluice.EpochError{Seen: s.epoch}
+		return &port.EpochError{Seen: s.epoch}
 	}
 	return s.Ledger.Load(ctx, image)
 }
@@ -281,7 +282,7 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	if s := r.sale(); !s.Paused || s.Total != 7 || s.Cap != 7 || s.Version != 4 {
 		t.Errorf("cap %d, %+v", s.Cap, s.Terms)
 	}
-	must.Succeed(t, r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
+	must.Succeed(t, r.store.Snapshot(ctx, id, func(s port.Snapshot) error {
 		for _, v := range s.TermsVersions() {
 			if paused := v.Version == 4; v.Paused != paused {
 				t.Errorf("version %d: paused %v", v.Version, v.Paused)
@@ -319,7 +320,7 @@ func TestAStoreThatForgotALiftedLimit(t *testing.T) {
 	}
 	r.recover(r.rebuilder("a", settle.NewMemory(0)))
 	versions := 0
-	err = r.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
+	err = r.store.Snapshot(ctx, id, func(s port.Snapshot) error {
 		for _, v := range s.TermsVersions() {
 			versions++
 			if v.Version > 1 && (v.MaxPerBuyer != sluice.Unlimited || v.MaxOrders != sluice.Unlimited) {
@@ -337,10 +338,10 @@ func TestAStoreThatForgotALiftedLimit(t *testing.T) {
 // transaction leaves them.
 type haunted struct {
 	*sqliteledger.Ledger
-	ghosts []sluice.Record
+	ghosts []port.Record
 }
 
-func (h haunted) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+func (h haunted) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
 	for i := range h.ghosts {
 		if !yield(h.ghosts[i]) {
 			return nil
@@ -360,8 +361,8 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 	if err := r.ledger.Ack(ctx, id, []string{r.waiting()[0].ID}); err != nil { // forgotten by the store
 		t.Fatal(err)
 	}
-	ghost := func(buyer string, seq int64, at time.Duration) sluice.Record {
-		return sluice.Record{
+	ghost := func(buyer string, seq int64, at time.Duration) port.Record {
+		return port.Record{
 			Claim: sluice.Claim{
 				Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
 				Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
@@ -369,7 +370,7 @@ func TestARebuildKnowsWhatWasNeverDecided(t *testing.T) {
 			Sale: id, Epoch: 1, Seq: seq, Terms: 1, At: time.Now().Add(at).UTC().Truncate(time.Millisecond), Live: true,
 		}
 	}
-	ghosts := []sluice.Record{ // alice's order is stored; of two claims at bob's place the later one is real
+	ghosts := []port.Record{ // alice's order is stored; of two claims at bob's place the later one is real
 		ghost("at alice's place", 1, time.Hour), ghost("at bob's place", 2, -time.Hour), ghost("beyond", 3, 0),
 	}
 	if !r.verify() {
@@ -452,7 +453,7 @@ func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 func (r *rig) give() {
 	r.t.Helper()
 	ctx := r.t.Context()
-	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []port.Release) error {
 		_, err := r.ledger.Release(ctx, id, releases)
 		return err
 	}))(r.t)
@@ -653,7 +654,7 @@ func TestAStoreThatForgotOnlyEndings(t *testing.T) {
 				want[r.accepted("eve", true)] = sluice.Pending
 			}
 			r.olderStore(sale, entries)
-			if !r.verify() || !strings.HasPrefix(r.sale().Fence, sluice.FenceLost) { // counts alone
+			if !r.verify() || !strings.HasPrefix(r.sale().Fence, port.FenceLost) { // counts alone
 				t.Fatalf("fence %q", r.sale().Fence)
 			}
 			fenced := r.sale()

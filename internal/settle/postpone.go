@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/lock"
 )
 
@@ -134,7 +135,7 @@ func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
 	}
 	sold := reading.Seq > 0
 	if !sold { // records of earlier epochs have no part in the sequence
-		err = c.ledger.Records(ctx, id, func(sluice.Record) bool {
+		err = c.ledger.Records(ctx, id, func(port.Record) bool {
 			sold = true
 			return false
 		})
@@ -145,7 +146,7 @@ func (c *Control) unsold(ctx context.Context, id sluice.SaleID) error {
 		sold = len(orders) > 0
 	}
 	if err == nil && !sold {
-		var letters []sluice.DeadLetter
+		var letters []port.DeadLetter
 		letters, err = c.store.DeadLetters(ctx, id)
 		sold = len(letters) > 0
 	}
@@ -175,7 +176,7 @@ func (c *Control) Delete(ctx context.Context, id sluice.SaleID) error {
 			listed += lists[i].Size
 		}
 	}
-	if listed > sluice.MaxDeletedBuyers { // the store would refuse it, but the ledger has forgotten the sale by then
+	if listed > port.MaxDeletedBuyers { // the store would refuse it, but the ledger has forgotten the sale by then
 		return &sluice.StateError{Sale: id, Detail: "its lists are long: empty them first, then delete it"}
 	}
 	_, err = c.whileUnsold(ctx, id, allowed, func(ctx context.Context, held int64, _ bool) (sluice.Sale, error) {

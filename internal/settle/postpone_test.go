@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -94,7 +95,7 @@ type slowRecords struct {
 	n int
 }
 
-func (l *slowRecords) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
+func (l *slowRecords) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
 	if l.n++; l.n > 1 {
 		<-ctx.Done()
 		return ctx.Err()
@@ -136,7 +137,7 @@ func TestWhatCannotBePostponed(t *testing.T) {
 		t.Errorf("version %d, in the ledger %d; want %d: nothing changed", sale.Version, r.reading().Terms.Version, version)
 	}
 	// A claim whose order has ended was one as well.
-	must.Get(r.ledger.Release(ctx, id, []sluice.Release{{
+	must.Get(r.ledger.Release(ctx, id, []port.Release{{
 		Order: id.Order(strings.Repeat("0a", 16)), Sale: id, Buyer: "alice", Quantity: 1, Epoch: 1,
 	}}))(t)
 	_, err = r.desk.Patch(ctx, id, later)
@@ -253,7 +254,7 @@ func TestWhatIsLeftOfADeletedSale(t *testing.T) {
 		crashAfter(t, r, steps)
 		fenced := before
 		fenced.Fence = "lost"
-		check := func(readings ...sluice.Reading) {
+		check := func(readings ...port.Reading) {
 			t.Helper()
 			terms, fence := r.reading().Terms, r.reading().Fence
 			for _, reading := range readings {
@@ -284,7 +285,7 @@ func TestDeletingLongLists(t *testing.T) {
 	ctx := t.Context()
 	must.Get(r.desk.Create(ctx, phone(time.Hour)))(t)
 	must.Get(r.store.ReplaceList(ctx, id, sluice.DenyList, func(yield func(sluice.BuyerID, error) bool) {
-		for i := range sluice.MaxDeletedBuyers + 1 {
+		for i := range port.MaxDeletedBuyers + 1 {
 			if !yield(sluice.BuyerID(fmt.Sprint("buyer-", i)), nil) {
 				return
 			}

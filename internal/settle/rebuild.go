@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Rebuilder brings a fenced sale back. Every server gathers: it stores what it
@@ -60,24 +61,24 @@ func (r *Rebuilder) of(sale *sluice.Sale) (p *progress, begins bool) {
 // Rebuilds counts the sales that this server has rebuilt since it started.
 func (r *Rebuilder) Rebuilds() int64 { return r.rebuilds.Load() }
 
-// RebuildStore is what a rebuild needs of sluice.Store.
+// RebuildStore is what a rebuild needs of port.Store.
 type RebuildStore interface {
 	loadStore
-	sluice.ClusterStore
-	sluice.DeadLetterStore
-	sluice.AuditStore
-	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	port.ClusterStore
+	port.DeadLetterStore
+	port.AuditStore
+	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
 	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
-	InsertEnded(ctx context.Context, sale sluice.SaleID, ended []sluice.Record, by, reason string) ([]sluice.OrderID,
+	InsertEnded(ctx context.Context, sale sluice.SaleID, ended []port.Record, by, reason string) ([]sluice.OrderID,
 		error)
 	Recovered(ctx context.Context, sale sluice.SaleID, epoch int64, reason string, keep time.Duration) (time.Time, error)
 }
 
-// RebuildLedger is what a rebuild needs of sluice.Ledger.
+// RebuildLedger is what a rebuild needs of port.Ledger.
 type RebuildLedger interface {
 	Ledger
-	sluice.Decider
-	sluice.Journal
+	port.Decider
+	port.Journal
 }
 
 // The rhythm of servers that know of each other.
@@ -123,7 +124,7 @@ func (r *Rebuilder) Step(ctx context.Context, sale *sluice.Sale) (rebuilt bool, 
 
 // announce logs a loss. A rebuild that a person has asked for is none.
 func (r *Rebuilder) announce(sale *sluice.Sale) {
-	if why, lost := strings.CutPrefix(sale.Fence, sluice.FenceLost+": "); lost {
+	if why, lost := strings.CutPrefix(sale.Fence, port.FenceLost+": "); lost {
 		r.log.Warn("data of a sale has been lost; the sale is fenced and rebuilt", "sale", sale.ID, "epoch", sale.Epoch,
 			"why", why)
 	}
@@ -139,7 +140,7 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 			return err // another server was faster
 		}
 		err = r.loader.Load(ctx, sale.ID)
-		if errors.Is(err, sluice.ErrSaleLive) || errors.Is(err, sluice.ErrStaleEpoch) {
+		if errors.Is(err, port.ErrSaleLive) || errors.Is(err, port.ErrStaleEpoch) {
 			err = nil
 		}
 		return err
@@ -179,7 +180,7 @@ func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
 // salvage stores what this server's ledger knows of a sale, and its store does not: so many
 // claims of its journal, and of its records. If the store must be older than the ledger, it
 // stores nothing, and says why.
-func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) (saved, restored int,
+func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (saved, restored int,
 	older string, err error,
 ) {
 	if !reading.Loaded {

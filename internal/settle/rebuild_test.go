@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
@@ -176,9 +177,9 @@ func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 		t.Fatal(decisions, err)
 	}
 	r.loseLedger()
-	must.Succeed(t, r.ledger.Load(ctx, sluice.LoadImage{Sale: id, Epoch: 1, Terms: created.Terms}))
+	must.Succeed(t, r.ledger.Load(ctx, port.LoadImage{Sale: id, Epoch: 1, Terms: created.Terms}))
 	must.Succeed(t, r.ledger.Unfence(ctx, id, 1))
-	must.Succeed(t, r.store.FenceSale(ctx, id, 1, sluice.FenceLost+": test"))
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, port.FenceLost+": test"))
 	fenced := r.sale()
 	for _, node := range []string{"a", "b"} {
 		must.Succeed(t, r.store.Heartbeat(ctx, node))
@@ -229,7 +230,7 @@ func TestARebuildStoresTheDeadLettersOfItsEpoch(t *testing.T) {
 	letter := entries[0].DeadLetter(errors.New("the table was locked"))
 	damaged := letter
 	damaged.EntryID, damaged.FirstSeq, damaged.Claims = "damaged", 9, "?"
-	for _, l := range []sluice.DeadLetter{damaged, letter} {
+	for _, l := range []port.DeadLetter{damaged, letter} {
 		must.Succeed(t, r.store.SetAside(ctx, l))
 	}
 	r.loseLedger()
@@ -254,11 +255,11 @@ type refusing struct {
 	buyer sluice.BuyerID
 }
 
-func (s *refusing) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error) {
+func (s *refusing) Insert(ctx context.Context, id sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	for i := range entries {
 		for _, c := range entries[i].Claims {
 			if c.Buyer == s.buyer {
-				return sluice.Stored{}, fmt.Errorf("%w: not %s", sluice.ErrUnstorable, c.Buyer)
+				return port.Stored{}, fmt.Errorf("%w: not %s", port.ErrUnstorable, c.Buyer)
 			}
 		}
 	}
@@ -290,7 +291,7 @@ func TestOneRefusedClaimDoesNotKeepASaleFenced(t *testing.T) {
 			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
 		begun := time.Now()
 		for time.Since(begun) < 5*time.Second { // the store has taken others of the epoch
-			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
+			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, port.ErrUnstorable) {
 				t.Fatalf("rebuilt %t, %v after %v", done, err, time.Since(begun))
 			}
 			time.Sleep(time.Second)
@@ -358,7 +359,7 @@ func TestADatabaseThatRefusesEveryOrderGivesNothingAway(t *testing.T) {
 		a := settle.NewRebuilder("a", store, r.ledger, settle.NewLoader(store, r.ledger), memory,
 			func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
 		for range 6 {
-			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, sluice.ErrUnstorable) {
+			if done, err := a.Step(ctx, &fenced); done || !errors.Is(err, port.ErrUnstorable) {
 				t.Fatalf("rebuilt %t, %v", done, err)
 			}
 			time.Sleep(10 * time.Second)
@@ -466,8 +467,8 @@ func (r *rig) ok(_ any, err error) {
 }
 
 // placed is an entry of one claim that another ledger, or server, gave a place.
-func placed(epoch, seq int64, buyer string) sluice.Entry {
-	return sluice.Entry{
+func placed(epoch, seq int64, buyer string) port.Entry {
+	return port.Entry{
 		ID: buyer, Sale: id, Epoch: epoch, Node: "b", Terms: 1, FirstSeq: seq,
 		At: time.Now().UTC().Truncate(time.Millisecond),
 		Claims: []sluice.Claim{{
@@ -483,7 +484,7 @@ func TestALetterStandsBehindOrdersOfItsEpoch(t *testing.T) {
 	ctx := t.Context()
 	r.ok(r.desk.Create(ctx, phone(-time.Hour)))
 	ann := placed(1, 7, "ann")
-	r.ok(r.store.Insert(ctx, id, []sluice.Entry{placed(2, 1, "bob")}))
+	r.ok(r.store.Insert(ctx, id, []port.Entry{placed(2, 1, "bob")}))
 	r.ok(nil, r.store.SetAside(ctx, ann.DeadLetter(errors.New("the test says so"))))
 	r.ok(nil, r.store.FenceSale(ctx, id, 1, "lost: the test says so"))
 	fenced := r.sale()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Reconciler compares the ledger, its journal, the store and its outbox of one
@@ -37,20 +38,20 @@ type Reconciler struct {
 	loader *Loader
 }
 
-// reconcilerStore is what a Reconciler needs of sluice.Store.
+// reconcilerStore is what a Reconciler needs of port.Store.
 type reconcilerStore interface {
-	sluice.AuditStore
-	sluice.ReconcileStore
+	port.AuditStore
+	port.ReconcileStore
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
 	History(ctx context.Context, order sluice.OrderID) ([]sluice.HistoryEntry, error)
-	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
 }
 
-// ReconcileLedger is what a Reconciler needs of sluice.Ledger.
+// ReconcileLedger is what a Reconciler needs of port.Ledger.
 type ReconcileLedger interface {
-	sluice.Reader
-	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error
+	port.Reader
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) error
 }
 
 // NewReconciler returns a Reconciler between a store and a ledger; the loader fences.
@@ -97,7 +98,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bo
 	if err == nil && report.Skipped == "" && apply {
 		err = c.repair(ctx)
 	}
-	if errors.Is(err, sluice.ErrNotLoaded) || errors.Is(err, errMoved) {
+	if errors.Is(err, port.ErrNotLoaded) || errors.Is(err, errMoved) {
 		report.Skipped, err = "it is being loaded", nil
 	}
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -112,7 +113,7 @@ func reconcileInARush(t *testing.T, p *pair, buyersEach int) {
 	stop()
 	ending.Wait()
 	cancelled := 0
-	err := p.store.Snapshot(ctx, p.id, func(s sluice.Snapshot) error {
+	err := p.store.Snapshot(ctx, p.id, func(s port.Snapshot) error {
 		return s.Orders(func(o sluice.Order) bool {
 			if o.Status == sluice.Cancelled {
 				cancelled++

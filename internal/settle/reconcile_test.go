@@ -21,6 +21,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -33,8 +34,8 @@ import (
 // pair is a ledger and a store with a sale that is loaded.
 type pair struct {
 	t      *testing.T
-	ledger sluice.Ledger
-	store  sluice.Store
+	ledger port.Ledger
+	store  port.Store
 	db     *sql.DB // the store's
 	id     sluice.SaleID
 	orders map[string]sluice.OrderID
@@ -131,7 +132,7 @@ func (p *pair) accept(buyers ...string) {
 // drain stores what is in the journal, or, if lose is true, forgets it.
 func (p *pair) drain(lose bool) {
 	p.t.Helper()
-	entries, err := p.ledger.ReadJournal(p.t.Context(), sluice.JournalRead{Sale: p.id, Source: sluice.New, Max: 1000})
+	entries, err := p.ledger.ReadJournal(p.t.Context(), port.JournalRead{Sale: p.id, Source: port.New, Max: 1000})
 	p.must(err)
 	if !lose {
 		_, err = p.store.Insert(p.t.Context(), p.id, entries)
@@ -153,7 +154,7 @@ func (p *pair) cancel(buyer string) {
 // loseReleases forgets what waits in the outbox.
 func (p *pair) loseReleases() {
 	p.t.Helper()
-	_, err := p.store.GiveReleases(p.t.Context(), 1000, func(sluice.SaleID, []sluice.Release) error { return nil })
+	_, err := p.store.GiveReleases(p.t.Context(), 1000, func(sluice.SaleID, []port.Release) error { return nil })
 	p.must(err)
 }
 
@@ -161,7 +162,7 @@ func (p *pair) loseReleases() {
 func (p *pair) stray(buyer string, seq int64) {
 	p.t.Helper()
 	p.orders[buyer] = p.id.Order(fmt.Sprintf("%032x", []byte(buyer)))
-	_, err := p.store.Insert(p.t.Context(), p.id, []sluice.Entry{{
+	_, err := p.store.Insert(p.t.Context(), p.id, []port.Entry{{
 		ID: "planted", Sale: p.id, Epoch: 1, Terms: 1, FirstSeq: seq, At: time.Now(),
 		Claims: []sluice.Claim{{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Order: p.orders[buyer]}},
 	}})
@@ -170,7 +171,7 @@ func (p *pair) stray(buyer string, seq int64) {
 
 func (p *pair) release(buyer string) {
 	p.t.Helper()
-	_, err := p.ledger.Release(p.t.Context(), p.id, []sluice.Release{{
+	_, err := p.ledger.Release(p.t.Context(), p.id, []port.Release{{
 		Order: p.orders[buyer], Sale: p.id, Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1, Epoch: 1,
 	}})
 	p.must(err)
@@ -406,11 +407,11 @@ func TestReconciledIsWhole(t *testing.T) {
 
 // miscounting is a ledger whose counter is wrong, until the sale is loaded.
 type miscounting struct {
-	sluice.Ledger
+	port.Ledger
 	by atomic.Int64
 }
 
-func (m *miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (m *miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	readings, err := m.Ledger.Read(ctx, sales)
 	for i := range readings {
 		readings[i].Taken += m.by.Load()
@@ -418,7 +419,7 @@ func (m *miscounting) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice
 	return readings, err
 }
 
-func (m *miscounting) Load(ctx context.Context, image sluice.LoadImage) error {
+func (m *miscounting) Load(ctx context.Context, image port.LoadImage) error {
 	m.by.Store(0)
 	return m.Ledger.Load(ctx, image)
 }
@@ -532,11 +533,11 @@ func TestAWrongCounterIsFoundInARush(t *testing.T) {
 
 // selling is a ledger that has accepted something between any two readings.
 type selling struct {
-	sluice.Ledger
+	port.Ledger
 	claimed chan struct{}
 }
 
-func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	for range 2 { // one may have been accepted before
 		<-s.claimed
 	}
@@ -546,7 +547,7 @@ func (s *selling) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 // outrun is a store that is asked to repair when another reconciliation has just
 // repaired the same.
 type outrun struct {
-	sluice.Store
+	port.Store
 	first func()
 }
 
@@ -583,21 +584,21 @@ func TestTwoReconciliationsAtATime(t *testing.T) {
 // damagedLedger is a ledger that cannot read the records of some buyers, until the
 // sale is loaded.
 type damagedLedger struct {
-	sluice.Ledger
+	port.Ledger
 	buyers []sluice.BuyerID
 }
 
-func (l *damagedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
-	err := l.Ledger.Records(ctx, sale, func(r sluice.Record) bool {
+func (l *damagedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
+	err := l.Ledger.Records(ctx, sale, func(r port.Record) bool {
 		return slices.Contains(l.buyers, r.Buyer) || yield(r)
 	})
 	if err != nil || len(l.buyers) == 0 {
 		return err
 	}
-	return &sluice.DamageError{Buyers: l.buyers}
+	return &port.DamageError{Buyers: l.buyers}
 }
 
-func (l *damagedLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l *damagedLedger) Load(ctx context.Context, image port.LoadImage) error {
 	l.buyers = nil
 	return l.Ledger.Load(ctx, image)
 }
@@ -668,13 +669,13 @@ func TestDamagedRecordsAreRepaired(t *testing.T) {
 
 // changedLedger reads its records and readings wrongly, until the sale is loaded.
 type changedLedger struct {
-	sluice.Ledger
-	change func(*sluice.Record)
+	port.Ledger
+	change func(*port.Record)
 	ahead  int64 // of the sequence
 }
 
-func (l *changedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) error {
-	return l.Ledger.Records(ctx, sale, func(r sluice.Record) bool {
+func (l *changedLedger) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) error {
+	return l.Ledger.Records(ctx, sale, func(r port.Record) bool {
 		if l.change != nil {
 			l.change(&r)
 		}
@@ -682,7 +683,7 @@ func (l *changedLedger) Records(ctx context.Context, sale sluice.SaleID, yield f
 	})
 }
 
-func (l *changedLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (l *changedLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	readings, err := l.Ledger.Read(ctx, sales)
 	for i := range readings {
 		readings[i].Seq += l.ahead
@@ -690,7 +691,7 @@ func (l *changedLedger) Read(ctx context.Context, sales []sluice.SaleID) ([]slui
 	return readings, err
 }
 
-func (l *changedLedger) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l *changedLedger) Load(ctx context.Context, image port.LoadImage) error {
 	l.change, l.ahead = nil, 0
 	return l.Ledger.Load(ctx, image)
 }
@@ -700,13 +701,13 @@ func (l *changedLedger) Load(ctx context.Context, image sluice.LoadImage) error 
 // rebuild gives the buyers the orders that they had.
 func TestAChangedRecordIsRepaired(t *testing.T) {
 	for name, wrong := range map[string]changedLedger{
-		"buyer":    {change: func(r *sluice.Record) { r.Buyer += "x" }},
-		"key":      {change: func(r *sluice.Record) { r.Key += "x" }},
-		"meta":     {change: func(r *sluice.Record) { r.Meta = "{}" }},
-		"quantity": {change: func(r *sluice.Record) { r.Quantity++ }},
-		"terms":    {change: func(r *sluice.Record) { r.Terms++ }},
-		"at":       {change: func(r *sluice.Record) { r.At = r.At.Add(-time.Millisecond) }},
-		"order": {change: func(r *sluice.Record) { // of a and b, swapped
+		"buyer":    {change: func(r *port.Record) { r.Buyer += "x" }},
+		"key":      {change: func(r *port.Record) { r.Key += "x" }},
+		"meta":     {change: func(r *port.Record) { r.Meta = "{}" }},
+		"quantity": {change: func(r *port.Record) { r.Quantity++ }},
+		"terms":    {change: func(r *port.Record) { r.Terms++ }},
+		"at":       {change: func(r *port.Record) { r.At = r.At.Add(-time.Millisecond) }},
+		"order": {change: func(r *port.Record) { // of a and b, swapped
 			if suffix := fmt.Sprintf("%032x", []byte{'a' + 'b' - r.Buyer[0]}); r.Seq < 3 {
 				r.Order = r.Sale.Order(suffix)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Recover is the way back of a sale whose store is older than its ledger, which a person asks
@@ -60,7 +61,7 @@ func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply b
 	if !apply {
 		return rec, nil
 	}
-	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, sluice.FenceRecovered+": "+rec.Why)
+	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceRecovered+": "+rec.Why)
 	return rec, err
 }
 
@@ -188,12 +189,12 @@ func (r *Rebuilder) restore(ctx context.Context, sale sluice.SaleID, b *audit.Bo
 	if err != nil {
 		return 0, err
 	}
-	entries := make([]sluice.Entry, len(records))
+	entries := make([]port.Entry, len(records))
 	for i := range records {
 		entries[i] = restored(&records[i])
 		entries[i].ID, entries[i].Node = "ledger/"+string(records[i].Order), r.node
 	}
-	slices.SortFunc(entries, func(a, b sluice.Entry) int {
+	slices.SortFunc(entries, func(a, b port.Entry) int {
 		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.FirstSeq, b.FirstSeq))
 	})
 	stored, _, err := r.save(ctx, sale, entries)
@@ -202,13 +203,13 @@ func (r *Rebuilder) restore(ctx context.Context, sale sluice.SaleID, b *audit.Bo
 
 // hold keeps the ledger from accepting more while its records are read, under
 // whichever epoch it holds the sale. Also one that is fenced is fenced again: that
-// fails where the ledger is not the one that the others use (sluice.Keeper).
-func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice.Reading, err error) {
+// fails where the ledger is not the one that the others use (port.Keeper).
+func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading port.Reading, err error) {
 	if reading, err = r.loader.read(ctx, sale.ID); err != nil || !reading.Loaded {
 		return reading, err
 	}
-	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, sluice.FenceLost))
-	if err != nil && !errors.Is(err, sluice.ErrNotLoaded) && !errors.Is(err, sluice.ErrStaleEpoch) {
+	err = r.ledger.Fence(ctx, sale.ID, reading.Epoch, cmp.Or(sale.Fence, port.FenceLost))
+	if err != nil && !errors.Is(err, port.ErrNotLoaded) && !errors.Is(err, port.ErrStaleEpoch) {
 		return reading, err
 	}
 	return r.loader.read(ctx, sale.ID) // with what was accepted before the fence
@@ -218,7 +219,7 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading sluice
 // has forgotten them: a pause stays, and units that were added are covered. Of
 // the versions in between no more is known than that they let pass what was
 // accepted, under the limits of now: these are fixed once a sale has opened.
-func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *sluice.Reading) error {
+func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *port.Reading) error {
 	if !reading.Loaded {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -43,13 +44,13 @@ func (d *dying) Change(ctx context.Context, change sluice.Change) (o sluice.Orde
 	return o, d.dies(func() error { o, err = d.RebuildStore.Change(ctx, change); return err })
 }
 
-func (d *dying) InsertEnded(ctx context.Context, id sluice.SaleID, ended []sluice.Record, by, reason string) (
+func (d *dying) InsertEnded(ctx context.Context, id sluice.SaleID, ended []port.Record, by, reason string) (
 	left []sluice.OrderID, err error,
 ) {
 	return left, d.dies(func() error { left, err = d.RebuildStore.InsertEnded(ctx, id, ended, by, reason); return err })
 }
 
-func (d *dying) Insert(ctx context.Context, id sluice.SaleID, entries []sluice.Entry) (s sluice.Stored, err error) {
+func (d *dying) Insert(ctx context.Context, id sluice.SaleID, entries []port.Entry) (s port.Stored, err error) {
 	return s, d.dies(func() error { s, err = d.RebuildStore.Insert(ctx, id, entries); return err })
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // remembered is what a server remembers of one sale, each promise once: a buyer who repeats a
@@ -129,13 +130,13 @@ func (r *remembered) forgotten(e *memo) {
 // memo is an entry that this server made of at most memoClaims claims that it received as
 // accepted. They are packed: whatever collects garbage looks at entries, not at texts.
 type memo struct {
-	sluice.Entry           // without its claims
-	lines        string    // these, as a journal has them
-	claims       int       // how many they are
-	apart        bool      // it is one of remembered.apart
-	number       int       // of the entry, among all of its sale
-	since        time.Time // when one was accepted or repeated, or they were saved, last
-	saved        int64     // the sale's epoch when they were stored, or set aside, last; 0: never
+	port.Entry           // without its claims
+	lines      string    // these, as a journal has them
+	claims     int       // how many they are
+	apart      bool      // it is one of remembered.apart
+	number     int       // of the entry, among all of its sale
+	since      time.Time // when one was accepted or repeated, or they were saved, last
+	saved      int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
 
 // lastSeq is that of the last claim.
@@ -169,29 +170,29 @@ func (e *memo) orders() (all []sluice.OrderID) {
 	return all
 }
 
-// orderIn is the order of a claim's line (sluice.AppendClaim); of a damaged one, any text.
+// orderIn is the order of a claim's line (port.AppendClaim); of a damaged one, any text.
 func orderIn(line string) sluice.OrderID {
 	fields := strings.SplitN(line, "\t", 4)
 	return sluice.OrderID(fields[min(2, len(fields)-1)])
 }
 
 // unpacked is the entry with its claims.
-func (e *memo) unpacked() sluice.Entry {
+func (e *memo) unpacked() port.Entry {
 	entry := e.Entry
-	if entry.Claims, entry.Damage = sluice.ParseClaims(e.lines); entry.Damage != nil {
+	if entry.Claims, entry.Damage = port.ParseClaims(e.lines); entry.Damage != nil {
 		entry.Raw = e.lines // no server accepts such a claim; what is damaged becomes a dead letter
 	}
 	return entry
 }
 
 // pack is the inverse of unpacked's lines.
-func pack(e *sluice.Entry) string {
+func pack(e *port.Entry) string {
 	if e.Damage != nil {
 		return e.Raw
 	}
 	var lines []byte
 	for i := range e.Claims {
-		lines = sluice.AppendClaim(lines, &e.Claims[i])
+		lines = port.AppendClaim(lines, &e.Claims[i])
 	}
 	return string(lines)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // repair does what is safe, the most certain first: the store's counter must be
@@ -62,12 +63,12 @@ func (c *comparison) restoreOrders(ctx context.Context) error {
 			c.unrestorable(r.Order, "the cap does not cover it")
 			continue
 		}
-		stored, err := c.store.Insert(ctx, c.sale, []sluice.Entry{restored(r)})
-		var conflict *sluice.ConflictError
+		stored, err := c.store.Insert(ctx, c.sale, []port.Entry{restored(r)})
+		var conflict *port.ConflictError
 		switch {
 		case errors.As(err, &conflict):
 			c.unrestorable(r.Order, conflict.Error())
-		case errors.Is(err, sluice.ErrStaleEpoch):
+		case errors.Is(err, port.ErrStaleEpoch):
 			return errMoved
 		case err != nil:
 			return err
@@ -81,8 +82,8 @@ func (c *comparison) restoreOrders(ctx context.Context) error {
 }
 
 // restored is the journal entry that a record once was a part of.
-func restored(r *sluice.Record) sluice.Entry {
-	return sluice.Entry{
+func restored(r *port.Record) port.Entry {
+	return port.Entry{
 		ID: "reconcile/" + string(r.Order), Sale: r.Sale, Epoch: r.Epoch, Terms: r.Terms, At: r.At,
 		FirstSeq: r.Seq, Claims: []sluice.Claim{r.Claim},
 	}

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Replayer deals with journal entries that were set aside: it stores them, or,
 // when the sale has been rebuilt since, claims them again under their own ids.
 type Replayer struct {
 	store   letterStore
-	ledger  sluice.Decider
+	ledger  port.Decider
 	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)
 
 	mu    sync.Mutex // guards rests
@@ -39,18 +40,18 @@ const (
 	restFailing = 5 * time.Second
 )
 
-// letterStore is what a Replayer needs of sluice.Store.
+// letterStore is what a Replayer needs of port.Store.
 type letterStore interface {
-	sluice.DeadLetterStore
+	port.DeadLetterStore
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
-	Insert(ctx context.Context, sale sluice.SaleID, entries []sluice.Entry) (sluice.Stored, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
 }
 
 // NewReplayer returns a Replayer. Decided receives the ledger's answers to the
 // claims that it makes again, for the server's Memory.
 func NewReplayer(
-	store letterStore, ledger sluice.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
+	store letterStore, ledger port.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
 ) *Replayer {
 	return &Replayer{store: store, ledger: ledger, decided: decided, rests: map[sluice.SaleID]map[int64]rest{}}
 }
@@ -77,7 +78,7 @@ const lostReason = "promise lost"
 // dead letter of its own. Replaying twice is harmless: the claim ids are the
 // same (I4, I5).
 //
-// Errors: sluice.ErrDeadLetterNotFound; a *sluice.ConflictError or another
+// Errors: sluice.ErrDeadLetterNotFound; a *port.ConflictError or another
 // error of the store if the letter still cannot be stored.
 func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	letter, err := r.store.DeadLetter(ctx, id)
@@ -87,7 +88,7 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	if !letter.Resolved.IsZero() {
 		return Replayed{}, nil
 	}
-	claims, err := sluice.ParseClaims(letter.Claims)
+	claims, err := port.ParseClaims(letter.Claims)
 	if err == nil && (letter.Epoch < 1 || len(claims) == 0) {
 		err = errors.New("its claims cannot be read")
 	}
@@ -107,12 +108,12 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 }
 
 // insert stores the letter's entry as it is.
-func (r *Replayer) insert(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (Replayed, error) {
-	entry := sluice.Entry{
+func (r *Replayer) insert(ctx context.Context, letter *port.DeadLetter, claims []sluice.Claim) (Replayed, error) {
+	entry := port.Entry{
 		ID: letter.EntryID, Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms,
 		At: letter.At, FirstSeq: letter.FirstSeq, Claims: claims,
 	}
-	stored, err := r.store.Insert(ctx, letter.Sale, []sluice.Entry{entry})
+	stored, err := r.store.Insert(ctx, letter.Sale, []port.Entry{entry})
 	if err != nil {
 		return Replayed{}, err
 	}
@@ -127,7 +128,7 @@ func (r *Replayer) insert(ctx context.Context, letter *sluice.DeadLetter, claims
 
 // claimAgain asks the ledger for the units again, for those claims of an older
 // epoch that are not stored.
-func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, claims []sluice.Claim) (result Replayed,
+func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, claims []sluice.Claim) (result Replayed,
 	err error,
 ) {
 	var open []sluice.Claim
@@ -153,7 +154,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *sluice.DeadLetter, cl
 		return Replayed{}, err
 	}
 	r.decided(letter.Sale, open, decisions)
-	lost := sluice.Entry{
+	lost := port.Entry{
 		ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node,
 		Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq,
 	}
@@ -204,7 +205,7 @@ func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (again time.T
 		if !promises(l) || l.Epoch >= sale.Epoch {
 			continue
 		}
-		claims, bad := sluice.ParseClaims(l.Claims)
+		claims, bad := port.ParseClaims(l.Claims)
 		if bad != nil {
 			continue // damaged: for a person
 		}

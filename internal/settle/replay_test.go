@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -51,11 +52,11 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	r.drain()
 
 	// A server that was silent comes back with what it received before.
-	aside := sluice.Entry{
+	aside := port.Entry{
 		ID: "late", Sale: id, Epoch: 1, Node: "b", Terms: 1, At: time.Now().UTC().Truncate(time.Millisecond), FirstSeq: 2,
 		Claims: []sluice.Claim{claim("stored", 1), claim("again", 2), claim("patient", 3), claim("beyond", 4)},
 	}
-	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)))
+	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(port.ErrStaleEpoch)))
 	letters, err := r.store.DeadLetters(ctx, id)
 	if err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v", len(letters), err)
@@ -72,7 +73,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	}
 	order := func(n int) sluice.OrderID { return claim("", n).Order }
 	remembers := func(epoch int64) bool {
-		return slices.ContainsFunc(memory.Until(id, epoch), func(e sluice.Entry) bool {
+		return slices.ContainsFunc(memory.Until(id, epoch), func(e port.Entry) bool {
 			return e.Epoch == epoch && slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Order == order(3) })
 		})
 	}
@@ -113,7 +114,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 1 {
 		t.Fatalf("%d dead letters, %v; want one that lists what is lost", len(letters), err)
 	}
-	lost := must.Get(sluice.ParseClaims(letters[0].Claims))(t)
+	lost := must.Get(port.ParseClaims(letters[0].Claims))(t)
 	var ids []sluice.OrderID
 	for i := range lost {
 		ids = append(ids, lost[i].Order)
@@ -137,7 +138,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	}
 	byHand(letters[0].ID, []sluice.OrderID{order(20)}, []sluice.OrderID{order(4)})
 	aside.ID, aside.Claims = "later", aside.Claims[1:2]
-	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(sluice.ErrStaleEpoch)))
+	must.Succeed(t, r.store.SetAside(ctx, aside.DeadLetter(port.ErrStaleEpoch)))
 	replay()
 	if letters, err = r.store.DeadLetters(ctx, id); err != nil || len(letters) != 2 ||
 		letters[1].Reason != "promise lost: the buyer has another order for the key" {
@@ -153,18 +154,18 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 // with: claims of "waits" are accepted again and never stored, those of "fails" are not
 // decided.
 type letters struct {
-	sluice.Store
-	sluice.Decider
-	all   []sluice.DeadLetter
+	port.Store
+	port.Decider
+	all   []port.DeadLetter
 	sale  sluice.Sale
 	tried map[sluice.BuyerID]int
 }
 
-func (l *letters) DeadLetters(context.Context, sluice.SaleID) ([]sluice.DeadLetter, error) {
+func (l *letters) DeadLetters(context.Context, sluice.SaleID) ([]port.DeadLetter, error) {
 	return l.all, nil
 }
 
-func (l *letters) DeadLetter(_ context.Context, id int64) (sluice.DeadLetter, error) {
+func (l *letters) DeadLetter(_ context.Context, id int64) (port.DeadLetter, error) {
 	return l.all[id], nil
 }
 
@@ -176,7 +177,7 @@ func (l *letters) Claim(context.Context, sluice.ClaimID) (sluice.Order, error) {
 
 // decider is the ledger's half; both have a method Claim.
 type decider struct {
-	sluice.Decider
+	port.Decider
 	*letters
 }
 
@@ -194,14 +195,14 @@ func TestLettersThatRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &letters{sale: sluice.Sale{ID: id, Epoch: 2}, tried: map[sluice.BuyerID]int{}}
 		add := func(buyer sluice.BuyerID) {
-			e := sluice.Entry{
+			e := port.Entry{
 				ID: string(buyer), Sale: id, Epoch: 1,
 				Claims: []sluice.Claim{{
 					Buyer: buyer, Key: "attempt-1", Quantity: 1,
 					Order: id.Order(strings.Repeat("0a", 16)),
 				}},
 			}
-			letter := e.DeadLetter(sluice.ErrStaleEpoch)
+			letter := e.DeadLetter(port.ErrStaleEpoch)
 			letter.ID = int64(len(l.all))
 			l.all = append(l.all, letter)
 		}
@@ -249,7 +250,7 @@ func TestLettersThatRest(t *testing.T) {
 func TestADamagedLetterSaysSo(t *testing.T) {
 	r := newRig(t)
 	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
-	entry := sluice.Entry{ID: "1-1", Sale: id, Damage: errors.New("journal format"), Raw: "x=y\n"}
+	entry := port.Entry{ID: "1-1", Sale: id, Damage: errors.New("journal format"), Raw: "x=y\n"}
 	must.Succeed(t, r.store.SetAside(t.Context(), entry.DeadLetter(entry.Damage)))
 	letters, err := r.store.DeadLetters(t.Context(), id)
 	if err != nil || len(letters) != 1 {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"github.com/sluicehq/sluice/store/sqlitestore"
@@ -66,7 +67,7 @@ func (r *rig) sale() sluice.Sale {
 	return s
 }
 
-func (r *rig) reading() sluice.Reading {
+func (r *rig) reading() port.Reading {
 	r.t.Helper()
 	readings := must.Get(r.ledger.Read(r.t.Context(), []sluice.SaleID{id}))(r.t)
 	return readings[0]
@@ -154,7 +155,7 @@ func TestALiveSaleIsNotLoadedAgain(t *testing.T) {
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
 		t.Fatal(d.Code)
 	}
-	if err := r.loader.Load(t.Context(), id); !errors.Is(err, sluice.ErrSaleLive) {
+	if err := r.loader.Load(t.Context(), id); !errors.Is(err, port.ErrSaleLive) {
 		t.Errorf("loading a live sale: %v, want ErrSaleLive", err)
 	}
 	if r.follow(true) {
@@ -173,7 +174,7 @@ func TestLossIsFenced(t *testing.T) {
 	}
 	fenced := func(t *testing.T, r *rig) {
 		t.Helper()
-		if s := r.sale(); !strings.HasPrefix(s.Fence, sluice.FenceLost) {
+		if s := r.sale(); !strings.HasPrefix(s.Fence, port.FenceLost) {
 			t.Errorf("fence %q, want lost", s.Fence)
 		}
 		if d := r.claim("alice"); d.Code != sluice.Unavailable && r.reading().Loaded {
@@ -211,13 +212,13 @@ func TestLossIsFenced(t *testing.T) {
 	})
 	t.Run("the store knows a later sequence", func(t *testing.T) {
 		r := live(t)
-		entry := sluice.Entry{
+		entry := port.Entry{
 			ID: "1", Sale: id, Epoch: 1, Terms: 1, Node: "a", At: time.Now(), FirstSeq: 7,
 			Claims: []sluice.Claim{{
 				Buyer: "bob", Key: "attempt-1", Quantity: 1, Order: id.Order(strings.Repeat("0b", 16)),
 			}},
 		}
-		must.Get(r.store.Insert(t.Context(), id, []sluice.Entry{entry}))(t)
+		must.Get(r.store.Insert(t.Context(), id, []port.Entry{entry}))(t)
 		sale := r.sale()
 		must.Succeed(t, r.loader.Verify(t.Context(), &sale))
 		fenced(t, r)
@@ -411,7 +412,7 @@ type outdated struct {
 	meanwhile func()
 }
 
-func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	readings, err := l.Ledger.Read(ctx, sales)
 	if err == nil && !readings[0].Loaded {
 		l.meanwhile()
@@ -423,12 +424,12 @@ func (l outdated) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 // this, if it is set.
 type replaced struct {
 	*sqliteledger.Ledger
-	is *sluice.Reading
+	is *port.Reading
 }
 
-func (l replaced) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (l replaced) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	if l.is != nil {
-		return []sluice.Reading{*l.is}, nil
+		return []port.Reading{*l.is}, nil
 	}
 	return l.Ledger.Read(ctx, sales)
 }
@@ -451,12 +452,12 @@ func TestAReplacedLedgerStopsNoSale(t *testing.T) {
 	if err != nil || lowered.Cap != 10 {
 		t.Fatalf("cap %d, %v", lowered.Cap, err)
 	}
-	for what, change := range map[string]func(*sluice.Reading){
-		"not loaded":    func(is *sluice.Reading) { is.Loaded = false },
-		"an old epoch":  func(is *sluice.Reading) { is.Epoch = 0 },
-		"a new epoch":   func(is *sluice.Reading) { is.Epoch = 2 },
-		"fenced":        func(is *sluice.Reading) { is.Fence = "lost: its journal" },
-		"a lower total": func(is *sluice.Reading) { is.Terms = lowered.Terms },
+	for what, change := range map[string]func(*port.Reading){
+		"not loaded":    func(is *port.Reading) { is.Loaded = false },
+		"an old epoch":  func(is *port.Reading) { is.Epoch = 0 },
+		"a new epoch":   func(is *port.Reading) { is.Epoch = 2 },
+		"fenced":        func(is *port.Reading) { is.Fence = "lost: its journal" },
+		"a lower total": func(is *port.Reading) { is.Terms = lowered.Terms },
 	} {
 		sale, reading := r.sale(), r.reading()
 		change(&reading)

@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -39,7 +40,7 @@ func TestOtherTermsAreFenced(t *testing.T) {
 				t.Error("it is not noticed")
 			}
 			fenced := r.sale()
-			if !strings.HasPrefix(fenced.Fence, sluice.FenceLost) || !strings.Contains(fenced.Fence, "of the terms") ||
+			if !strings.HasPrefix(fenced.Fence, port.FenceLost) || !strings.Contains(fenced.Fence, "of the terms") ||
 				strings.Contains(fenced.Fence, "0001") || r.reading().Fence != fenced.Fence {
 				t.Errorf("fences %q and %q", fenced.Fence, r.reading().Fence)
 			}
@@ -66,12 +67,12 @@ func TestTermsOnTheirWayAreNotFenced(t *testing.T) {
 	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
 	moments := []struct {
 		sale    sluice.Sale
-		reading sluice.Reading
+		reading port.Reading
 	}{{r.sale(), r.reading()}}
 	note := func() {
 		moments = append(moments, struct {
 			sale    sluice.Sale
-			reading sluice.Reading
+			reading port.Reading
 		}{r.sale(), r.reading()})
 	}
 	steps := []func() error{
@@ -162,7 +163,7 @@ func TestOrdersBeyondTheLimit(t *testing.T) {
 	for _, c := range []sluice.Change{pay, refund, {Order: orders[2], Action: sluice.Cancel, By: "test"}} {
 		must.Get(r.store.Change(ctx, c))(t)
 	}
-	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []sluice.Release) error {
+	must.Get(r.store.GiveReleases(ctx, 10, func(id sluice.SaleID, releases []port.Release) error {
 		_, err := r.ledger.Release(ctx, id, releases)
 		return err
 	}))(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Verify compares ledger and store when a server first sees an epoch of a sale,
@@ -40,7 +41,7 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 
 // doubt is why the store must be older than its ledger, or why only their counts differ.
 type doubt struct {
-	reading      sluice.Reading
+	reading      port.Reading
 	older, drift string
 }
 
@@ -112,11 +113,11 @@ func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why stri
 // acknowledged returns the last sequence of the reading that is not in the
 // journal any more, and so must be in the store; 0 if there is none, or if the
 // journal cannot tell. Units are those of the claims in the journal.
-func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (last, units int64, err error) {
+func (r *Rebuilder) acknowledged(ctx context.Context, reading *port.Reading) (last, units int64, err error) {
 	type span struct{ first, last int64 }
 	var waiting []span
 	damaged := false
-	err = r.ledger.PeekJournal(ctx, reading.Sale, func(e sluice.Entry) bool {
+	err = r.ledger.PeekJournal(ctx, reading.Sale, func(e port.Entry) bool {
 		if e.Damage != nil {
 			damaged = true
 		} else if e.Epoch == reading.Epoch {
@@ -127,7 +128,7 @@ func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (
 		}
 		return true
 	})
-	if errors.Is(err, sluice.ErrNotLoaded) {
+	if errors.Is(err, port.ErrNotLoaded) {
 		return 0, 0, nil
 	}
 	if err != nil || damaged {
@@ -148,7 +149,7 @@ func (r *Rebuilder) acknowledged(ctx context.Context, reading *sluice.Reading) (
 func (r *Rebuilder) lastAside(ctx context.Context, sale *sluice.Sale) (last int64, known bool, err error) {
 	letters, err := r.store.DeadLetters(ctx, sale.ID)
 	for i := range letters {
-		claims, bad := sluice.ParseClaims(letters[i].Claims)
+		claims, bad := port.ParseClaims(letters[i].Claims)
 		if bad != nil {
 			return 0, false, err
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const (
@@ -22,7 +23,7 @@ var (
 )
 
 // RecordAdminAction adds one.
-func (s *Store) RecordAdminAction(ctx context.Context, a sluice.AdminAction) (err error) {
+func (s *Store) RecordAdminAction(ctx context.Context, a port.AdminAction) (err error) {
 	defer s.wrap(&err, "record what %s did: %s", a.By, a.Route)
 	return s.change(ctx, func(tx *conn) error {
 		return tx.set(sqlAddAdminAction, storeNow, recordable(a.By), recordable(a.Route), recordable(a.Path),
@@ -45,7 +46,7 @@ const ofActions cursorList = "actions"
 
 // AdminActions returns a page of them, the newest first.
 func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
-	page []sluice.AdminAction, next string, err error,
+	page []port.AdminAction, next string, err error,
 ) {
 	defer s.wrap(&err, "list what admins did")
 	if limit < 1 || limit > sluice.MaxPage {
@@ -67,7 +68,7 @@ func (s *Store) AdminActions(ctx context.Context, limit int, cursor string) (
 	return page, next, nil
 }
 
-func scanAction(r row) (a sluice.AdminAction, err error) {
+func scanAction(r row) (a port.AdminAction, err error) {
 	err = r.Scan(&a.ID, moment{&a.At}, &a.By, &a.Route, &a.Path, &a.Sale, &a.Order, &a.Status, &a.Code, &a.Request,
 		&a.Address, &a.Node)
 	return a, err

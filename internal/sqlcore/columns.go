@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Columns, in the order in which every dialect inserts and selects them.
@@ -265,8 +266,8 @@ func (o *NewOrder) AppendValues(values []any, d Dialect) []any {
 		d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt))
 }
 
-func scanDeadLetter(r row) (sluice.DeadLetter, error) {
-	var l sluice.DeadLetter
+func scanDeadLetter(r row) (port.DeadLetter, error) {
+	var l port.DeadLetter
 	var claims []byte
 	err := r.Scan(&l.ID, &l.Sale, &l.Epoch, &l.EntryID, &l.Reason, &claims, &l.FirstSeq, &l.Terms, &l.Node,
 		moment{&l.At}, moment{&l.CreatedAt}, moment{&l.Resolved}, &l.Resolution)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -24,7 +25,7 @@ var (
 
 // SetAside keeps an entry that could not be stored. It may be damaged, so its
 // claims are kept as bytes, and nothing else of it can be a reason to fail.
-func (s *Store) SetAside(ctx context.Context, l sluice.DeadLetter) (err error) {
+func (s *Store) SetAside(ctx context.Context, l port.DeadLetter) (err error) {
 	defer s.wrap(&err, "set aside sale=%s entry=%s", l.Sale, l.EntryID)
 	return s.change(ctx, func(tx *conn) error {
 		return tx.set(sqlInsertDeadLetter, cleanText(string(l.Sale)), l.Epoch, cleanText(l.EntryID), cleanText(l.Reason),
@@ -33,7 +34,7 @@ func (s *Store) SetAside(ctx context.Context, l sluice.DeadLetter) (err error) {
 }
 
 // DeadLetters returns the entries of a sale that were set aside.
-func (s *Store) DeadLetters(ctx context.Context, sale sluice.SaleID) (letters []sluice.DeadLetter, err error) {
+func (s *Store) DeadLetters(ctx context.Context, sale sluice.SaleID) (letters []port.DeadLetter, err error) {
 	defer s.wrap(&err, "list dead letters sale=%s", sale)
 	return all(s.reads(ctx), sqlDeadLettersOfSale, scanDeadLetter, sale)
 }
@@ -41,7 +42,7 @@ func (s *Store) DeadLetters(ctx context.Context, sale sluice.SaleID) (letters []
 // DeadLettersAfter returns a page of entries that were set aside.
 func (s *Store) DeadLettersAfter(
 	ctx context.Context, sale sluice.SaleID, after int64, limit int,
-) (letters []sluice.DeadLetter, err error) {
+) (letters []port.DeadLetter, err error) {
 	defer s.wrap(&err, "list dead letters")
 	if sale == "" {
 		return all(s.reads(ctx), sqlPageOfDeadLetters, scanDeadLetter, after, limit)
@@ -50,12 +51,12 @@ func (s *Store) DeadLettersAfter(
 }
 
 // DeadLetter returns an entry that was set aside.
-func (s *Store) DeadLetter(ctx context.Context, id int64) (letter sluice.DeadLetter, err error) {
+func (s *Store) DeadLetter(ctx context.Context, id int64) (letter port.DeadLetter, err error) {
 	defer s.wrap(&err, "read dead letter %d", id)
 	return s.reads(ctx).deadLetter(id)
 }
 
-func (q *conn) deadLetter(id int64) (sluice.DeadLetter, error) {
+func (q *conn) deadLetter(id int64) (port.DeadLetter, error) {
 	return one(q, sluice.ErrDeadLetterNotFound, sqlSelectDeadLetter, scanDeadLetter, id)
 }
 

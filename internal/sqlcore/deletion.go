@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -36,7 +37,7 @@ func (s *Store) DeleteSale(ctx context.Context, id sluice.SaleID, version int64)
 				return stateUnless(err, id, "it has orders, or entries that may become some")
 			}
 		}
-		if listed, err := only[int64](tx.row(sqlListed, id)); err != nil || listed > sluice.MaxDeletedBuyers {
+		if listed, err := only[int64](tx.row(sqlListed, id)); err != nil || listed > port.MaxDeletedBuyers {
 			return stateUnless(err, id, "its lists are long: empty them first, then delete it")
 		}
 		if err := tx.addSaleEvent(sluice.EventSaleDeleted, sale, tx.now()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -169,7 +170,7 @@ func (q *conn) expireDue(
 			continue
 		case err != nil:
 			return nil, others, err
-		case strings.HasPrefix(fence, sluice.FenceOlder):
+		case strings.HasPrefix(fence, port.FenceOlder):
 			others.kept = append(others.kept, string(sale))
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Take raises taken by n unless that exceeds the cap: n, sale, n. That is I1 for
@@ -19,22 +20,22 @@ var sqlTake = newStatement("Take",
 // batch's, the transaction is rolled back, and a second one looks each claim
 // up under the lock of the sale's row.
 func (s *Store) Insert(
-	ctx context.Context, sale sluice.SaleID, entries []sluice.Entry,
-) (stored sluice.Stored, err error) {
+	ctx context.Context, sale sluice.SaleID, entries []port.Entry,
+) (stored port.Stored, err error) {
 	defer s.wrap(&err, "insert sale=%s", sale)
 	batch, err := newBatch(sale, entries)
 	if err != nil {
-		return sluice.Stored{}, fmt.Errorf("%w: %w", sluice.ErrUnstorable, err)
+		return port.Stored{}, fmt.Errorf("%w: %w", port.ErrUnstorable, err)
 	}
 	if len(batch.Claims) == 0 {
-		return sluice.Stored{}, s.enter(ctx)
+		return port.Stored{}, s.enter(ctx)
 	}
 	done, err := s.insertFast(ctx, batch)
 	if err != nil {
-		return sluice.Stored{}, err
+		return port.Stored{}, err
 	}
 	if done {
-		return sluice.Stored{Inserted: len(batch.Claims)}, nil
+		return port.Stored{Inserted: len(batch.Claims)}, nil
 	}
 	err = s.change(ctx, func(tx *conn) error {
 		stored, err = tx.insertWithCare(batch)
@@ -95,33 +96,33 @@ func (q *conn) insertOrders(orders []NewOrder) int {
 }
 
 // insertWithCare looks each claim up and stores the new ones.
-func (q *conn) insertWithCare(batch *Batch) (sluice.Stored, error) {
+func (q *conn) insertWithCare(batch *Batch) (port.Stored, error) {
 	sale := q.lockSale(batch.Sale)
 	if q.err != nil {
-		return sluice.Stored{}, q.err
+		return port.Stored{}, q.err
 	}
 	existing, err := q.s.d.Existing(q.ctx, q.tx, batch)
 	now := q.now()
 	if err = q.fail(err); err != nil {
-		return sluice.Stored{}, err
+		return port.Stored{}, err
 	}
 	plan, err := planBatch(batch, &sale, existing, now)
 	if err != nil {
-		return sluice.Stored{}, err
+		return port.Stored{}, err
 	}
-	stored := sluice.Stored{Inserted: len(plan.orders), Redelivered: plan.redelivered, Rejected: plan.rejected}
+	stored := port.Stored{Inserted: len(plan.orders), Redelivered: plan.redelivered, Rejected: plan.rejected}
 	if len(plan.orders) == 0 {
 		return stored, nil
 	}
 	// The sale's row is locked and every claim was looked up, so a unique key that is
 	// met now is not one of ours; or a trigger left orders out.
 	if n := q.insertOrders(plan.orders); n != len(plan.orders) {
-		return sluice.Stored{}, fmt.Errorf("%w: %d of %d new orders met a unique key", sluice.ErrUnstorable,
+		return port.Stored{}, fmt.Errorf("%w: %d of %d new orders met a unique key", port.ErrUnstorable,
 			len(plan.orders)-n, len(plan.orders))
 	}
 	// Without units the row stays as it is, which MySQL counts as not changed.
 	if plan.units > 0 && !q.changed(sqlTake, plan.units, batch.Sale, plan.units) {
-		return sluice.Stored{}, fmt.Errorf("taken %d of cap %d do not leave %d units", sale.Taken, sale.Cap, plan.units)
+		return port.Stored{}, fmt.Errorf("taken %d of cap %d do not leave %d units", sale.Taken, sale.Cap, plan.units)
 	}
 	if len(plan.rejected) == 0 {
 		return stored, nil

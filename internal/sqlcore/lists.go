@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A list is uploaded under a generation of its own, in small transactions that
@@ -67,14 +68,14 @@ const tidyTime = time.Minute
 // ReplaceList stores a list and puts it in the place of the old one.
 func (s *Store) ReplaceList(
 	ctx context.Context, sale sluice.SaleID, kind sluice.ListKind, buyers iter.Seq2[sluice.BuyerID, error],
-) (list sluice.BuyerList, err error) {
+) (list port.BuyerList, err error) {
 	defer s.wrap(&err, "replace the %s list of sale=%s", kind, sale)
 	if !kind.Valid() {
 		return list, fmt.Errorf("list %q: want allow or deny", kind)
 	}
-	list = sluice.BuyerList{Sale: sale, Kind: kind}
+	list = port.BuyerList{Sale: sale, Kind: kind}
 	if list.Generation, err = s.nextGeneration(ctx, sale, kind); err != nil {
-		return sluice.BuyerList{}, err
+		return port.BuyerList{}, err
 	}
 	if list.Size, err = s.fillList(ctx, &list, buyers); err == nil {
 		err = s.publishList(ctx, &list)
@@ -83,7 +84,7 @@ func (s *Store) ReplaceList(
 	defer cancel()
 	if err != nil {
 		_ = s.dropGeneration(tidy, sale, kind, list.Generation) // or the next upload does
-		return sluice.BuyerList{}, err
+		return port.BuyerList{}, err
 	}
 	_ = s.dropBefore(tidy, &list)
 	return list, nil
@@ -108,7 +109,7 @@ func (s *Store) nextGeneration(
 
 // fillList stores the buyers of a generation, and counts them.
 func (s *Store) fillList(
-	ctx context.Context, list *sluice.BuyerList, buyers iter.Seq2[sluice.BuyerID, error],
+	ctx context.Context, list *port.BuyerList, buyers iter.Seq2[sluice.BuyerID, error],
 ) (size int64, err error) {
 	chunk, bytes := make([]string, 0, listRows), 0
 	flush := func() error {
@@ -118,8 +119,8 @@ func (s *Store) fillList(
 			return nil
 		})
 		chunk, bytes = chunk[:0], 0
-		if size += added; err == nil && size > sluice.MaxListed {
-			err = fmt.Errorf("%w: want at most %d buyers", sluice.ErrListTooLong, sluice.MaxListed)
+		if size += added; err == nil && size > port.MaxListed {
+			err = fmt.Errorf("%w: want at most %d buyers", sluice.ErrListTooLong, port.MaxListed)
 		}
 		return err
 	}
@@ -143,7 +144,7 @@ func (s *Store) fillList(
 	return size, err
 }
 
-func (s *Store) publishList(ctx context.Context, list *sluice.BuyerList) error {
+func (s *Store) publishList(ctx context.Context, list *port.BuyerList) error {
 	return s.change(ctx, func(tx *conn) error {
 		var published, last int64
 		if err := tx.row(sqlLockBuyerList, list.Sale, list.Kind).Scan(&published, &last); err != nil {
@@ -158,7 +159,7 @@ func (s *Store) publishList(ctx context.Context, list *sluice.BuyerList) error {
 }
 
 // dropBefore deletes the buyers of all generations before the list's.
-func (s *Store) dropBefore(ctx context.Context, list *sluice.BuyerList) error {
+func (s *Store) dropBefore(ctx context.Context, list *port.BuyerList) error {
 	for {
 		oldest, err := only[sql.NullInt64](s.reads(ctx).row(sqlOldestGeneration, list.Sale, list.Kind, list.Generation))
 		if err != nil || !oldest.Valid {
@@ -185,9 +186,9 @@ func (s *Store) dropGeneration(ctx context.Context, sale sluice.SaleID, kind slu
 }
 
 // Lists returns all lists.
-func (s *Store) Lists(ctx context.Context) (lists []sluice.BuyerList, err error) {
+func (s *Store) Lists(ctx context.Context) (lists []port.BuyerList, err error) {
 	defer s.wrap(&err, "read the lists of buyers")
-	return all(s.reads(ctx), sqlSelectBuyerLists, func(r row) (l sluice.BuyerList, err error) {
+	return all(s.reads(ctx), sqlSelectBuyerLists, func(r row) (l port.BuyerList, err error) {
 		err = r.Scan(&l.Sale, &l.Kind, &l.Generation, &l.Size, moment{&l.UpdatedAt})
 		return l, err
 	})
@@ -195,7 +196,7 @@ func (s *Store) Lists(ctx context.Context) (lists []sluice.BuyerList, err error)
 
 // Listed returns some buyers of a list.
 func (s *Store) Listed(
-	ctx context.Context, list sluice.BuyerList, after sluice.BuyerID, limit int,
+	ctx context.Context, list port.BuyerList, after sluice.BuyerID, limit int,
 ) (page []sluice.BuyerID, err error) {
 	defer s.wrap(&err, "read the %s list of sale=%s", list.Kind, list.Sale)
 	if limit < 1 {
@@ -232,7 +233,7 @@ func (s *Store) Tidy(ctx context.Context) (err error) {
 // dropArchivedLists deletes the lists of buyers of archived sales.
 func (s *Store) dropArchivedLists(ctx context.Context) error {
 	for range tidyLists {
-		list := sluice.BuyerList{Generation: math.MaxInt64}
+		list := port.BuyerList{Generation: math.MaxInt64}
 		err := s.reads(ctx).row(sqlArchivedList).Scan(&list.Sale, &list.Kind)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil

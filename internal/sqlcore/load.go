@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -18,7 +19,7 @@ var (
 
 // BeginLoad raises the epoch of a sale and reads what a ledger needs. The lock
 // of the sale's row keeps every Insert out, so the orders read are complete.
-func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (image sluice.LoadImage, err error) {
+func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (image port.LoadImage, err error) {
 	defer s.wrap(&err, "begin load sale=%s", id)
 	err = s.changeWithin(ctx, longTimeout, onSale(id, func(tx *conn, sale *sluice.Sale) error {
 		if !sale.ArchivedAt.IsZero() {
@@ -26,13 +27,13 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 		}
 		name := cmp.Or(s.usesLedger(), sale.Ledger)
 		if !sale.DecidedBy(name) {
-			return fmt.Errorf("%w: %s", sluice.ErrOtherLedger, sale.Ledger)
+			return fmt.Errorf("%w: %s", port.ErrOtherLedger, sale.Ledger)
 		}
 		if sale.Epoch > 0 && sale.LoadedEpoch == sale.Epoch && sale.Fence == "" {
-			return sluice.ErrSaleLive
+			return port.ErrSaleLive
 		}
 		last := max(sale.Epoch, passed)
-		if last >= sluice.MaxEpoch {
+		if last >= port.MaxEpoch {
 			return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("it has had epoch %d, and no server counts that far: "+
 				"another program has changed it (docs/operating.md, A fenced sale)", last)}
 		}
@@ -42,9 +43,9 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 			tx.undoLowering(sale)
 		}
 		tx.set(sqlRaiseEpoch, last+1, name, storeNow, id)
-		image = sluice.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
+		image = port.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
 		return tx.ordersOfSale(id, func(o sluice.Order) bool {
-			record := o.Record()
+			record := port.RecordOf(&o)
 			if record.Live {
 				image.Taken += record.Quantity
 			}
@@ -61,7 +62,7 @@ func (s *Store) ConfirmLoad(ctx context.Context, id sluice.SaleID, epoch int64) 
 	defer s.wrap(&err, "confirm load sale=%s", id)
 	return s.changeSale(ctx, id, func(tx *conn, sale *sluice.Sale) error {
 		if sale.Epoch != epoch || epoch < 1 {
-			return sluice.ErrStaleEpoch
+			return port.ErrStaleEpoch
 		}
 		if sale.LoadedEpoch == epoch {
 			return nil
@@ -94,7 +95,7 @@ var (
 )
 
 // Snapshot calls read with a view of one sale, all of it of one moment.
-func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(sluice.Snapshot) error) (err error) {
+func (s *Store) Snapshot(ctx context.Context, id sluice.SaleID, read func(port.Snapshot) error) (err error) {
 	var judged error // by read; it is returned as it is
 	err = s.viewWithin(ctx, longTimeout, func(tx *conn) (err error) {
 		snap := &snapshot{conn: tx}
@@ -128,7 +129,7 @@ func (n *snapshot) Orders(yield func(sluice.Order) bool) (err error) {
 	return n.conn.ordersOfSale(n.sale.ID, yield)
 }
 
-func (n *snapshot) DeadLetters() (letters []sluice.DeadLetter, err error) {
+func (n *snapshot) DeadLetters() (letters []port.DeadLetter, err error) {
 	defer n.conn.s.wrap(&err, "snapshot dead letters sale=%s", n.sale.ID)
 	return all(n.conn, sqlDeadLettersOfSale, scanDeadLetter, n.sale.ID)
 }

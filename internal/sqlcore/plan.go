@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Placed is a claim with its place in the ledger, on its way into the store.
 type Placed struct {
-	sluice.Record
+	port.Record
 	Entry string // id of the journal entry
 	Node  string // the server that asked the ledger
 }
@@ -24,7 +25,7 @@ type Batch struct {
 
 // newBatch puts entries into one batch. It refuses what no ledger writes, so
 // that the database need not.
-func newBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
+func newBatch(sale sluice.SaleID, entries []port.Entry) (*Batch, error) {
 	n := 0
 	for i := range entries {
 		n += len(entries[i].Claims)
@@ -49,7 +50,7 @@ func newBatch(sale sluice.SaleID, entries []sluice.Entry) (*Batch, error) {
 	return b, nil
 }
 
-func checkEntry(sale sluice.SaleID, e *sluice.Entry) error {
+func checkEntry(sale sluice.SaleID, e *port.Entry) error {
 	switch {
 	case e.Damage != nil:
 		return fmt.Errorf("damaged: %w", e.Damage)
@@ -84,8 +85,8 @@ type plan struct {
 
 // planBatch classifies each claim of the batch: new; new and not covered by
 // the cap (I1); stored before (I5); new but of an epoch that has passed, which
-// is sluice.ErrStaleEpoch, for the ledger of today has not counted its units
-// (I2); or a *sluice.ConflictError.
+// is port.ErrStaleEpoch, for the ledger of today has not counted its units
+// (I2); or a *port.ConflictError.
 //
 // A redelivery is the same order, claim and place. The time is not compared: a
 // ledger that lost a claim and was asked again with the same one has given the
@@ -105,7 +106,7 @@ func planBatch(b *Batch, sale *sluice.Sale, stored []sluice.Order, now time.Time
 		}
 		if c.Epoch < sale.Epoch {
 			return nil, fmt.Errorf("entry %s, order %s of epoch %d, while the sale is in epoch %d: %w",
-				c.Entry, c.Order, c.Epoch, sale.Epoch, sluice.ErrStaleEpoch)
+				c.Entry, c.Order, c.Epoch, sale.Epoch, port.ErrStaleEpoch)
 		}
 		o := c.order(sale, now)
 		if sale.Cap != sluice.Unlimited && o.Quantity > sale.Cap-sale.Taken-p.units {
@@ -158,7 +159,7 @@ func (x *index) find(c *Placed) (*sluice.Order, error) {
 	if byOrder == nil && byClaim == nil && byPlace == nil {
 		return nil, nil
 	}
-	conflict := &sluice.ConflictError{Entry: c.Entry, Order: c.Order}
+	conflict := &port.ConflictError{Entry: c.Entry, Order: c.Order}
 	switch {
 	case byOrder != nil && (byOrder != byClaim || byOrder != byPlace):
 		conflict.Detail = "the store has this order of " + describe(byOrder)

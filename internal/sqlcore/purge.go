@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Orders and events that are old enough are deleted, in small transactions.
@@ -80,11 +81,11 @@ type purger struct {
 	s      *Store
 	before time.Time
 	first  int64 // event of the feed
-	done   *sluice.Purged
+	done   *port.Purged
 }
 
 // PurgeOlder deletes what is old enough.
-func (s *Store) PurgeOlder(ctx context.Context, age time.Duration) (done sluice.Purged, err error) {
+func (s *Store) PurgeOlder(ctx context.Context, age time.Duration) (done port.Purged, err error) {
 	defer s.wrap(&err, "delete what is older than %v", age)
 	before, err := s.ago(ctx, age)
 	if err != nil {

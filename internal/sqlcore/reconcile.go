@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -78,12 +79,12 @@ func (s *Store) RecountTaken(ctx context.Context, id sluice.SaleID) (before, aft
 }
 
 // Backlog counts what waits.
-func (s *Store) Backlog(ctx context.Context) (backlog sluice.Backlog, err error) {
+func (s *Store) Backlog(ctx context.Context) (backlog port.Backlog, err error) {
 	defer s.wrap(&err, "count the backlog")
-	backlog.Sales = map[sluice.SaleID]sluice.SaleBacklog{}
+	backlog.Sales = map[sluice.SaleID]port.SaleBacklog{}
 	err = s.view(ctx, func(tx *conn) error {
 		backlog.At = tx.now()
-		count := func(st statement, args []any, add func(b *sluice.SaleBacklog, n int64, since time.Time)) {
+		count := func(st statement, args []any, add func(b *port.SaleBacklog, n int64, since time.Time)) {
 			tx.each(st, args, func(r row) error {
 				var id sluice.SaleID
 				var n int64
@@ -95,11 +96,11 @@ func (s *Store) Backlog(ctx context.Context) (backlog sluice.Backlog, err error)
 				return err
 			})
 		}
-		count(sqlWaitingLetters, nil, func(b *sluice.SaleBacklog, n int64, _ time.Time) { b.DeadLetters = n })
-		count(sqlReleaseBacklog, nil, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+		count(sqlWaitingLetters, nil, func(b *port.SaleBacklog, n int64, _ time.Time) { b.DeadLetters = n })
+		count(sqlReleaseBacklog, nil, func(b *port.SaleBacklog, n int64, since time.Time) {
 			b.Releases, b.OldestRelease = n, since
 		})
-		count(sqlOverdue, []any{backlog.At}, func(b *sluice.SaleBacklog, n int64, since time.Time) {
+		count(sqlOverdue, []any{backlog.At}, func(b *port.SaleBacklog, n int64, since time.Time) {
 			b.Overdue, b.OldestDue = n, since
 		})
 		return nil

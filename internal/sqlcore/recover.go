@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
 	// FenceOlder takes the place of other fences, but not of a recovery's.
 	sqlFenceOlder = newStatement("FenceOlder", update("sales", "fence, updated_at")+`
-		WHERE id = ? AND epoch = ? AND fence NOT LIKE '`+sluice.FenceOlder+`%' AND fence NOT LIKE '`+sluice.FenceRecovered+`%'`)
+		WHERE id = ? AND epoch = ? AND fence NOT LIKE '`+port.FenceOlder+`%' AND fence NOT LIKE '`+port.FenceRecovered+`%'`)
 	sqlSetFence = newStatement("SetFence", update("sales", "fence, updated_at")+` WHERE id = ?`)
 	// KeepLonger and PayLater move what is earlier to a moment.
 	sqlKeepLonger = newStatement("KeepLonger", update("orders", "keep_until")+`
@@ -26,7 +27,7 @@ const insertEndedBatch = 500
 
 // InsertEnded stores claims that have ended. Their orders never hold units here, so the cap
 // is not asked, and nothing is released.
-func (s *Store) InsertEnded(ctx context.Context, id sluice.SaleID, ended []sluice.Record, by, reason string,
+func (s *Store) InsertEnded(ctx context.Context, id sluice.SaleID, ended []port.Record, by, reason string,
 ) (left []sluice.OrderID, err error) {
 	defer s.wrap(&err, "insert ended sale=%s", id)
 	by, reason = cleanText(by), cleanText(reason)
@@ -44,7 +45,7 @@ func (s *Store) InsertEnded(ctx context.Context, id sluice.SaleID, ended []sluic
 	return left, nil
 }
 
-func (q *conn) insertEnded(sale *sluice.Sale, ended []sluice.Record, by, reason string) (
+func (q *conn) insertEnded(sale *sluice.Sale, ended []port.Record, by, reason string) (
 	left []sluice.OrderID, err error,
 ) {
 	batch := &Batch{Sale: sale.ID}
@@ -74,7 +75,7 @@ func (q *conn) insertEnded(sale *sluice.Sale, ended []sluice.Record, by, reason 
 		return left, q.err
 	}
 	if n := q.insertOrders(orders); n != len(orders) {
-		return nil, errors.Join(q.err, sluice.ErrUnstorable)
+		return nil, errors.Join(q.err, port.ErrUnstorable)
 	}
 	for i := range orders {
 		o := &orders[i].Order
@@ -94,13 +95,13 @@ func (s *Store) Recovered(ctx context.Context, id sluice.SaleID, epoch int64, re
 	reason = cleanText(reason)
 	err = s.changeWithin(ctx, longTimeout, onSale(id, func(tx *conn, sale *sluice.Sale) error {
 		if sale.Epoch != epoch {
-			return sluice.ErrStaleEpoch
+			return port.ErrStaleEpoch
 		}
 		now := tx.now()
 		until = now.Add(keep)
 		tx.exec(sqlKeepLonger, until, id, until)
 		tx.exec(sqlPayLater, until, id, until)
-		return tx.set(sqlSetFence, sluice.FenceRecovered+": "+reason, now, id)
+		return tx.set(sqlSetFence, port.FenceRecovered+": "+reason, now, id)
 	}))
 	return unless(until, err)
 }

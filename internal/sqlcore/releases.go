@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -47,7 +48,7 @@ type Holder interface {
 // given. A sale for which that took long rests for a while. The next call begins
 // with the next sale, so that one that takes all the time of ctx does not either.
 func (s *Store) GiveReleases(
-	ctx context.Context, limit int, give func(sluice.SaleID, []sluice.Release) error,
+	ctx context.Context, limit int, give func(sluice.SaleID, []port.Release) error,
 ) (given int, err error) {
 	defer s.wrapAsIs(&err, "give releases")
 	if limit < 1 {
@@ -100,7 +101,7 @@ func (s *Store) nextReleasing(ctx context.Context, after sluice.SaleID) (sluice.
 // anywhere, also because this server dies, they are there again (I6: the
 // ledger applies each once, whether or not it has seen it).
 func (s *Store) giveSale(
-	ctx context.Context, sale sluice.SaleID, limit int, give func(sluice.SaleID, []sluice.Release) error,
+	ctx context.Context, sale sluice.SaleID, limit int, give func(sluice.SaleID, []port.Release) error,
 ) (n int, err error) {
 	handOut := func(from *conn, remove func(orders []string) error) error {
 		releases, err := all(from, sqlSelectReleases, scanRelease, sale, limit)
@@ -134,7 +135,7 @@ func (s *Store) giveSale(
 	return unless(n, err)
 }
 
-func scanRelease(row row) (r sluice.Release, err error) {
+func scanRelease(row row) (r port.Release, err error) {
 	err = row.Scan(&r.Order, &r.Sale, &r.Buyer, &r.Key, &r.Quantity, &r.Epoch, &r.Unpaid)
 	return r, err
 }

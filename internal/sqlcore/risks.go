@@ -1,6 +1,6 @@
 package sqlcore
 
-import "github.com/sluicehq/sluice"
+import "github.com/sluicehq/sluice/internal/port"
 
 // SettingRule judges one setting of a database's server, by all that were read.
 type SettingRule struct {
@@ -10,10 +10,10 @@ type SettingRule struct {
 }
 
 // Risks returns the settings that can lose what the database has committed.
-func Risks(rules []SettingRule, values map[string]string) (found []sluice.SettingRisk) {
+func Risks(rules []SettingRule, values map[string]string) (found []port.SettingRisk) {
 	for _, r := range rules {
 		if r.Loses(values) {
-			found = append(found, sluice.SettingRisk{
+			found = append(found, port.SettingRisk{
 				Setting: r.Setting, Value: values[r.Setting], Harm: r.Harm, Want: r.Want,
 			})
 		}

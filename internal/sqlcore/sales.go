@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -21,7 +22,7 @@ var (
 	sqlLockSale    = newStatement("LockSale", `SELECT `+saleColumns+` FROM sales WHERE id = ? FOR NO KEY UPDATE`)
 	sqlSelectSales = newStatement("SelectSales", `SELECT `+saleColumns+` FROM sales ORDER BY opens_at, id`)
 	sqlLiveSales   = newStatement("LiveSales", `SELECT `+saleColumns+` FROM sales WHERE archived_at IS NULL ORDER BY id`)
-	// Digest is sluice.DigestSales of the live sales, made where they are.
+	// Digest is port.DigestSales of the live sales, made where they are.
 	sqlDigest = newStatement("Digest", `SELECT count(*), count(CASE WHEN fence <> '' THEN 1 END),
 		coalesce(sum(terms_version), 0), coalesce(sum(epoch + loaded_epoch), 0), coalesce(sum(taken), 0),
 		coalesce(sum(cap), 0),
@@ -122,17 +123,17 @@ func (s *Store) Sales(ctx context.Context) (list []sluice.Sale, err error) {
 }
 
 // SelectSales returns some sales.
-func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sluice.Sale, err error) {
+func (s *Store) SelectSales(ctx context.Context, f port.SaleFilter) (list []sluice.Sale, err error) {
 	defer s.wrap(&err, "select sales")
 	switch {
 	case f.Live:
 		q := s.reads(ctx)
-		if f.Unless != (sluice.SalesDigest{}) {
+		if f.Unless != (port.SalesDigest{}) {
 			switch now, err := one(q, sql.ErrNoRows, sqlDigest, scanDigest); {
 			case err != nil:
 				return nil, err
 			case now == f.Unless:
-				return nil, sluice.ErrUnchanged
+				return nil, port.ErrUnchanged
 			}
 		}
 		return all(q, sqlLiveSales, scanListed)
@@ -146,7 +147,7 @@ func (s *Store) SelectSales(ctx context.Context, f sluice.SaleFilter) (list []sl
 	return all(s.reads(ctx), sqlPageOfSales, scanListed, f.After, f.Limit)
 }
 
-func scanDigest(r row) (d sluice.SalesDigest, err error) {
+func scanDigest(r row) (d port.SalesDigest, err error) {
 	err = r.Scan(&d.Sales, &d.Fenced, &d.Versions, &d.Epochs, &d.Taken, &d.Caps, &d.Updated)
 	return d, err
 }
@@ -245,7 +246,7 @@ func (s *Store) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, re
 		if tx.changed(sqlFenceSale, reason, now, id, epoch) {
 			return tx.addSaleEventOf(sluice.EventSaleUnavailable, id, now)
 		}
-		if strings.HasPrefix(reason, sluice.FenceOlder) && tx.changed(sqlFenceOlder, reason, now, id, epoch) {
+		if strings.HasPrefix(reason, port.FenceOlder) && tx.changed(sqlFenceOlder, reason, now, id, epoch) {
 			return tx.err
 		}
 		tx.lockSale(id) // is there one?

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A secret of a webhook is kept as sluice.SealedSecret and the base64 of nonce
@@ -23,7 +24,7 @@ import (
 
 var base64Sealed = base64.RawStdEncoding
 
-// SealSecrets implements sluice.WebhookStore.
+// SealSecrets implements port.WebhookStore.
 func (s *Store) SealSecrets(ctx context.Context, key string) (clear int, err error) {
 	defer s.wrap(&err, "seal the webhooks' secrets")
 	if key != "" {
@@ -171,11 +172,11 @@ func (m masker) meta(order sluice.OrderID, meta string) string {
 
 // letter returns the claims of a dead letter without a buyer, or without any if
 // none is given. A damaged letter in which the buyer's id occurs has nothing left.
-func (m masker) letter(l *sluice.DeadLetter, buyer sluice.BuyerID) (claims string, changed bool) {
+func (m masker) letter(l *port.DeadLetter, buyer sluice.BuyerID) (claims string, changed bool) {
 	if !strings.Contains(l.Claims, string(buyer)) {
 		return l.Claims, false
 	}
-	parsed, err := sluice.ParseClaims(l.Claims)
+	parsed, err := port.ParseClaims(l.Claims)
 	if err != nil {
 		const nothing = "erased"
 		return nothing, l.Claims != nothing
@@ -188,7 +189,7 @@ func (m masker) letter(l *sluice.DeadLetter, buyer sluice.BuyerID) (claims strin
 			c.Key = m.key(c.Order, c.Key)
 			c.Meta = m.meta(c.Order, c.Meta)
 		}
-		lines = sluice.AppendClaim(lines, c)
+		lines = port.AppendClaim(lines, c)
 	}
 	return string(lines), string(lines) != l.Claims
 }

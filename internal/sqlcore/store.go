@@ -47,9 +47,10 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Store is everything of a sluice.Store that the dialect leaves. Its methods
+// Store is everything of a port.Store that the dialect leaves. Its methods
 // are those of the port, and documented there.
 type Store struct {
 	d     Dialect
@@ -199,7 +200,7 @@ func (s *Store) wrap(err *error, format string, args ...any) {
 	case s.busy(*err):
 		*err = fmt.Errorf("%w: %w", sluice.ErrStoreBusy, *err)
 	case s.d.Refuses(*err):
-		*err = fmt.Errorf("%w: %w", sluice.ErrUnstorable, *err)
+		*err = fmt.Errorf("%w: %w", port.ErrUnstorable, *err)
 	}
 	s.wrapAsIs(err, format, args...)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const (
@@ -207,7 +208,7 @@ func (s *Store) setEnabled(
 // Advance records what a sender has done. The cursor shows whether another one
 // has been there: the second sender writes nothing, and what it has sent was sent
 // twice.
-func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p sluice.Progress) (done bool, err error) {
+func (s *Store) Advance(ctx context.Context, id sluice.WebhookID, p port.Progress) (done bool, err error) {
 	defer s.wrap(&err, "advance webhook %s from %d to %d", id, p.From, p.To)
 	if p.From < 0 || p.To < p.From {
 		return false, errors.New("a cursor only goes forward")
@@ -259,7 +260,7 @@ func orNow(at, now time.Time) time.Time {
 
 // settleTried writes what came of an attempt, unless an operator has replayed
 // the delivery meanwhile: then it stays as the operator wants it.
-func (q *conn) settleTried(id sluice.WebhookID, t *sluice.Tried, now time.Time) {
+func (q *conn) settleTried(id sluice.WebhookID, t *port.Tried, now time.Time) {
 	attempts, err := only[int](q.row(sqlAttempts, id, t.Event))
 	switch a := &t.After; {
 	case err != nil || attempts != t.Attempts: // or there is none

@@ -13,15 +13,16 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-func recordAction(t *testing.T, s sluice.Store, a sluice.AdminAction) {
+func recordAction(t *testing.T, s port.Store, a port.AdminAction) {
 	t.Helper()
 	must.Succeed(t, s.RecordAdminAction(t.Context(), a))
 }
 
 // actions reads all that is recorded, in pages.
-func actions(t *testing.T, s sluice.Store, limit int) (all []sluice.AdminAction) {
+func actions(t *testing.T, s port.Store, limit int) (all []port.AdminAction) {
 	t.Helper()
 	for cursor := ""; ; {
 		page, next, err := s.AdminActions(t.Context(), limit, cursor)
@@ -40,22 +41,22 @@ func testAdminActions(t *testing.T, db Database) {
 	if all := actions(t, s, 10); len(all) != 0 {
 		t.Fatalf("a new store has %+v", all)
 	}
-	first := sluice.AdminAction{
+	first := port.AdminAction{
 		By: "ann", Route: "POST /v1/admin/sales/{sale}/pause", Path: "/v1/admin/sales/phones/pause", Sale: "phones",
 		Status:  200,
 		Request: "r-1", Address: "192.0.2.1", Node: "node-1",
 	}
-	second := sluice.AdminAction{
+	second := port.AdminAction{
 		By: "buyer:张三", Route: "POST /v1/admin/orders/{order}/pay", Path: "/v1/admin/orders/phones.1/pay", Sale: "phones",
 		Order:  "phones.1",
 		Status: 403, Code: "forbidden", Request: "r-2", Address: "2001:db8::1", Node: "node-2",
 	}
 	recordAction(t, s, first)
 	recordAction(t, other, second)
-	recordAction(t, s, sluice.AdminAction{})
+	recordAction(t, s, port.AdminAction{})
 	got := actions(t, other, 10)
-	ignored := cmpopts.IgnoreFields(sluice.AdminAction{}, "ID", "At")
-	if diff := cmp.Diff([]sluice.AdminAction{{}, second, first}, got, ignored); diff != "" {
+	ignored := cmpopts.IgnoreFields(port.AdminAction{}, "ID", "At")
+	if diff := cmp.Diff([]port.AdminAction{{}, second, first}, got, ignored); diff != "" {
 		t.Fatalf("the newest first (-want +got):\n%s", diff)
 	}
 	for i := range got {
@@ -75,7 +76,7 @@ func testAdminActionsOfStrangeTexts(t *testing.T, db Database) {
 		"\x00", "a\x00b", "\xff\xfe", strings.Repeat("\xff", 1000), strings.Repeat("x", 10_000), strings.Repeat("张", 400),
 		"'; DROP TABLE sales; --", "\n\t\\ \"",
 	} {
-		recordAction(t, s, sluice.AdminAction{
+		recordAction(t, s, port.AdminAction{
 			By: text, Route: text, Path: text, Sale: sluice.SaleID(text), Order: sluice.OrderID(text), Status: -1,
 			Code: text, Request: text, Address: text, Node: text,
 		})
@@ -90,7 +91,7 @@ func testAdminActionsOfStrangeTexts(t *testing.T, db Database) {
 		}
 	}
 	plain := "'; DROP TABLE sales; --"
-	recordAction(t, s, sluice.AdminAction{By: plain})
+	recordAction(t, s, port.AdminAction{By: plain})
 	if got := actions(t, s, 10)[0]; got.By != plain {
 		t.Errorf("%q came back as %q", plain, got.By)
 	}
@@ -103,7 +104,7 @@ func testAdminActionsInPages(t *testing.T, db Database) {
 	for w := range writers {
 		all.Go(func() {
 			for i := range each {
-				if err := s.RecordAdminAction(t.Context(), sluice.AdminAction{By: fmt.Sprint(w), Status: i}); err != nil {
+				if err := s.RecordAdminAction(t.Context(), port.AdminAction{By: fmt.Sprint(w), Status: i}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -129,7 +130,7 @@ func testAdminActionsInPages(t *testing.T, db Database) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recordAction(t, s, sluice.AdminAction{By: "new"})
+	recordAction(t, s, port.AdminAction{By: "new"})
 	if more, _, err := s.AdminActions(t.Context(), 5, cursor); err != nil ||
 		more[0].ID >= page[4].ID {
 		t.Errorf("a page moved when something was added: %+v, %v", more, err)
@@ -143,7 +144,7 @@ func testAdminActionsInPages(t *testing.T, db Database) {
 		_, _, err := s.AdminActions(t.Context(), 5, bad)
 		wantError(t, err, sluice.ErrBadCursor)
 	}
-	if err := db.OpenReadOnly(t).RecordAdminAction(t.Context(), sluice.AdminAction{}); err == nil {
+	if err := db.OpenReadOnly(t).RecordAdminAction(t.Context(), port.AdminAction{}); err == nil {
 		t.Error("a reader records something")
 	}
 }

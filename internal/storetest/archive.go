@@ -9,9 +9,10 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-func archive(t *testing.T, s sluice.Store, want bool, why string) {
+func archive(t *testing.T, s port.Store, want bool, why string) {
 	t.Helper()
 	if got, err := s.Archive(t.Context(), "phones"); err != nil || got != want {
 		t.Errorf("%s: archived %v, %v, want %v", why, got, err, want)
@@ -75,7 +76,7 @@ func testArchive(t *testing.T, db Database) {
 
 // archivedStays checks a sale that is archived, with a paid order, one that was
 // cancelled and one that was refunded.
-func archivedStays(t *testing.T, s sluice.Store, entry *sluice.Entry) {
+func archivedStays(t *testing.T, s port.Store, entry *port.Entry) {
 	t.Helper()
 	unchanged(t, s, "phones", func() {
 		_, changed := s.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
@@ -85,7 +86,7 @@ func archivedStays(t *testing.T, s sluice.Store, entry *sluice.Entry) {
 			wantError(t, err, sluice.ErrArchived)
 		}
 	})
-	insert(t, s, sluice.Stored{Redelivered: 3}, *entry) // the store still answers for its claims (I4)
+	insert(t, s, port.Stored{Redelivered: 3}, *entry) // the store still answers for its claims (I4)
 	// Money can come and go; no release waits for a ledger that has forgotten
 	// the sale.
 	change(t, s, want(entry.Claims[1].Order, sluice.Pay))
@@ -101,7 +102,7 @@ func archivedStays(t *testing.T, s sluice.Store, entry *sluice.Entry) {
 // Archiving against a refund: either the refund is first, and its release keeps
 // the sale from being archived, or it finds the sale archived and writes none.
 func testArchiveAgainstRefund(t *testing.T, db Database) {
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	s := handles[0]
 	first := 0
 	for i := range 40 {
@@ -145,7 +146,7 @@ func testArchiveAgainstRefund(t *testing.T, db Database) {
 // Archiving against terms that change, and against late claims: nothing is
 // changed after it, and a claim that is stored is an order like any other.
 func testArchiveAgainstChanges(t *testing.T, db Database) {
-	handles := [3]sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := [3]port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
 	create(t, s, aSale("phones", 1000))
 	closed(t, s, "phones")
@@ -169,7 +170,7 @@ func testArchiveAgainstChanges(t *testing.T, db Database) {
 	running.Go(func() {
 		for range 20 {
 			entry := src.entry(1)
-			if _, err := handles[2].Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
+			if _, err := handles[2].Insert(t.Context(), "phones", []port.Entry{entry}); err != nil {
 				t.Error(err)
 			}
 			if _, err := handles[2].Change(t.Context(), want(entry.Claims[0].Order, sluice.Cancel)); err != nil {
@@ -202,7 +203,7 @@ func testClaim(t *testing.T, db Database) {
 	create(t, s, aSale("tablets", 10))
 	src := source{sale: "phones", epoch: 1}
 	entry := src.entry(2)
-	insert(t, s, sluice.Stored{Inserted: 2, Rejected: []sluice.OrderID{entry.Claims[1].Order}}, entry)
+	insert(t, s, port.Stored{Inserted: 2, Rejected: []sluice.OrderID{entry.Claims[1].Order}}, entry)
 	for _, c := range entry.Claims {
 		got := must.Get(s.Claim(t.Context(), sluice.ClaimID{Sale: "phones", Buyer: c.Buyer, Key: c.Key}))(t)
 		order, err := s.Order(t.Context(), c.Order)

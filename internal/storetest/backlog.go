@@ -8,15 +8,16 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The backlog counts dead letters, releases and overdue orders, each of its own
 // sale, and nothing that does not wait.
 func testBacklog(t *testing.T, db Database) {
 	s := db.Open(t)
-	is := func(what string, wanted map[sluice.SaleID]sluice.SaleBacklog) {
+	is := func(what string, wanted map[sluice.SaleID]port.SaleBacklog) {
 		t.Helper()
-		for _, s := range []sluice.Store{s, db.OpenReadOnly(t)} {
+		for _, s := range []port.Store{s, db.OpenReadOnly(t)} {
 			got := must.Get(s.Backlog(t.Context()))(t)
 			if time.Since(got.At).Abs() > time.Hour {
 				t.Errorf("%s: at %v", what, got.At)
@@ -26,7 +27,7 @@ func testBacklog(t *testing.T, db Database) {
 			}
 		}
 	}
-	is("nothing is there", map[sluice.SaleID]sluice.SaleBacklog{})
+	is("nothing is there", map[sluice.SaleID]port.SaleBacklog{})
 
 	releases := ended(t, s, "phones", 3)
 	src := selling(t, s, "tablets", 10)
@@ -38,7 +39,7 @@ func testBacklog(t *testing.T, db Database) {
 			since = at
 		}
 	}
-	is("pending in time, releases wait", map[sluice.SaleID]sluice.SaleBacklog{
+	is("pending in time, releases wait", map[sluice.SaleID]port.SaleBacklog{
 		"phones": {Releases: 3, OldestRelease: since},
 	})
 
@@ -47,7 +48,7 @@ func testBacklog(t *testing.T, db Database) {
 	for _, id := range []string{"x", "y"} {
 		must.Succeed(t, s.SetAside(t.Context(), aLetter("phones", 1, id)))
 	}
-	is("all of them", map[sluice.SaleID]sluice.SaleBacklog{
+	is("all of them", map[sluice.SaleID]port.SaleBacklog{
 		"phones":  {Releases: 3, OldestRelease: since, DeadLetters: 2},
 		"tablets": {Overdue: 2, OldestDue: due},
 	})
@@ -59,5 +60,5 @@ func testBacklog(t *testing.T, db Database) {
 		t.Fatal(letters, err)
 	}
 	must.Succeed(t, s.ResolveDeadLetter(t.Context(), letters[0].ID, "stored"))
-	is("what is done is gone", map[sluice.SaleID]sluice.SaleBacklog{"phones": {DeadLetters: 1}})
+	is("what is done is gone", map[sluice.SaleID]port.SaleBacklog{"phones": {DeadLetters: 1}})
 }

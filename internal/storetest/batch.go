@@ -8,11 +8,12 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Load creates the sale "phones", which has no total, and loads it, so that it
 // can take batches.
-func Load(t testing.TB, s sluice.Store) {
+func Load(t testing.TB, s port.Store) {
 	t.Helper()
 	create(t, s, aSale("phones", sluice.Unlimited))
 }
@@ -22,8 +23,8 @@ const batchSize = 500
 
 // Batch returns the n-th entry, from 1, of the sale "phones": one unit each for
 // new buyers, whose ids and keys are scattered as real ones are.
-func Batch(n int) sluice.Entry {
-	e := sluice.Entry{
+func Batch(n int) port.Entry {
+	e := port.Entry{
 		ID: fmt.Sprint(n), Sale: "phones", Epoch: 1, Node: "node-1", Terms: 1, At: time.Now(),
 		FirstSeq: int64((n-1)*batchSize + 1), Claims: make([]sluice.Claim, batchSize),
 	}
@@ -39,9 +40,9 @@ func Batch(n int) sluice.Entry {
 }
 
 // InsertBatch stores an entry of new claims.
-func InsertBatch(t testing.TB, s sluice.Store, e sluice.Entry) {
+func InsertBatch(t testing.TB, s port.Store, e port.Entry) {
 	t.Helper()
-	got, err := s.Insert(t.Context(), e.Sale, []sluice.Entry{e})
+	got, err := s.Insert(t.Context(), e.Sale, []port.Entry{e})
 	if err != nil || got.Inserted != len(e.Claims) {
 		t.Fatalf("%d of %d claims inserted, %v", got.Inserted, len(e.Claims), err)
 	}
@@ -49,10 +50,10 @@ func InsertBatch(t testing.TB, s sluice.Store, e sluice.Entry) {
 
 // Batches counts the stored batches. It checks that they are whole, once each,
 // and that the counter agrees.
-func Batches(t testing.TB, s sluice.Store) int {
+func Batches(t testing.TB, s port.Store) int {
 	t.Helper()
 	var seqs []int64
-	must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+	must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap port.Snapshot) error {
 		err := snap.Orders(func(o sluice.Order) bool { seqs = append(seqs, o.Seq); return true })
 		if snap.Sale().Taken != int64(len(seqs)) {
 			t.Errorf("taken %d, %d orders (I2)", snap.Sale().Taken, len(seqs))

@@ -9,13 +9,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // BenchmarkEndings measures how many orders a store can end in a second: by
 // expiry, in batches of 500, one after the other; by a payment and a refund
 // each, 16 at a time, of one sale and of eight; and how many releases it hands
 // out, in batches of 500. Orders are aged by age.
-func BenchmarkEndings(b *testing.B, s sluice.Store, age func(sale sluice.SaleID, by time.Duration)) {
+func BenchmarkEndings(b *testing.B, s port.Store, age func(sale sluice.SaleID, by time.Duration)) {
 	bench := &endingBench{b: b, s: s}
 	b.Run("ExpireDue", func(b *testing.B) {
 		bench.b = b
@@ -55,7 +56,7 @@ func BenchmarkEndings(b *testing.B, s sluice.Store, age func(sale sluice.SaleID,
 
 type endingBench struct {
 	b     *testing.B
-	s     sluice.Store
+	s     port.Store
 	sales int
 }
 
@@ -69,7 +70,7 @@ func (e *endingBench) orders(n int) (sluice.SaleID, []sluice.OrderID) {
 	for n > 0 {
 		entry := src.entry(min(n, 500))
 		n -= len(entry.Claims)
-		must.Get(e.s.Insert(e.b.Context(), id, []sluice.Entry{entry}))(e.b)
+		must.Get(e.s.Insert(e.b.Context(), id, []port.Entry{entry}))(e.b)
 		for i := range entry.Claims {
 			orders = append(orders, entry.Claims[i].Order)
 		}
@@ -91,7 +92,7 @@ func (e *endingBench) drain(n int, batch func() (int, error)) time.Duration {
 }
 
 func (e *endingBench) give() (int, error) {
-	return e.s.GiveReleases(e.b.Context(), 500, func(sluice.SaleID, []sluice.Release) error { return nil })
+	return e.s.GiveReleases(e.b.Context(), 500, func(sluice.SaleID, []port.Release) error { return nil })
 }
 
 // change takes an action on all orders, 16 at a time, and returns how long that
@@ -118,7 +119,7 @@ func (e *endingBench) change(orders []sluice.OrderID, sales int, action sluice.A
 // multi-row INSERT into an identical table with identical indexes, each in a
 // transaction of its own. It reports rows a second of both, and their ratio:
 // what exactly-once and the cap cost.
-func BenchmarkInsert(b *testing.B, s sluice.Store, bare *Bare) {
+func BenchmarkInsert(b *testing.B, s port.Store, bare *Bare) {
 	create(b, s, aSale("phones", sluice.MaxUnits))
 	var stored, beside time.Duration
 	n := 0
@@ -152,7 +153,7 @@ type Bare struct {
 }
 
 // insert is what a program without Sluice's guarantees would do.
-func (bare *Bare) insert(e *sluice.Entry) (string, []any) {
+func (bare *Bare) insert(e *port.Entry) (string, []any) {
 	sale := aSale(e.Sale, sluice.MaxUnits)
 	var query strings.Builder
 	query.WriteString(`INSERT INTO bare (order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,

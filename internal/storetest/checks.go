@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The database itself refuses rows that break an invariant, whatever program writes them.
@@ -12,7 +13,7 @@ func testChecks(t *testing.T, db Database) {
 	s := db.Open(t)
 	src := selling(t, s, "phones", 10)
 	entry := src.entry(3)
-	insert(t, s, sluice.Stored{Inserted: 3}, entry)
+	insert(t, s, port.Stored{Inserted: 3}, entry)
 	change(t, s, want(entry.Claims[0].Order, sluice.Cancel))
 	for table, sets := range map[string][]string{
 		"sales": {

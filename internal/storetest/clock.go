@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The store's clock goes on, and is the one that stamps what it stores.
@@ -61,9 +62,9 @@ func testDatabasesClock(t *testing.T, db Database) {
 
 			// All new; and a redelivery with one that is new.
 			second, third := src.entry(1), src.entry(1)
-			insert(t, skewed, sluice.Stored{Inserted: 1}, second)
-			insert(t, skewed, sluice.Stored{Inserted: 1, Redelivered: 1}, second, third)
-			for _, e := range []sluice.Entry{second, third} {
+			insert(t, skewed, port.Stored{Inserted: 1}, second)
+			insert(t, skewed, port.Stored{Inserted: 1, Redelivered: 1}, second, third)
+			for _, e := range []port.Entry{second, third} {
 				o := read1(t, s, e.Claims[0].Order)
 				if o.StoredAt.Sub(now).Abs() > time.Minute ||
 					!o.KeepUntil.Equal(o.StoredAt.Add(sale.PaymentWindow+sale.PaymentGrace)) {
@@ -125,7 +126,7 @@ func testTimeAfterLock(t *testing.T, db Database) {
 
 	later, until := src.entry(1), clock().Add(wait)
 	during("UPDATE sales SET title = title WHERE id = 'phones'", until, func(ctx context.Context) error {
-		_, err := s.Insert(ctx, "phones", []sluice.Entry{later})
+		_, err := s.Insert(ctx, "phones", []port.Entry{later})
 		return err
 	})
 	if got := read1(t, s, later.Claims[0].Order); got.StoredAt.Before(until) {

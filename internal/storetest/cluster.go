@@ -14,9 +14,10 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-func lease(t *testing.T, s sluice.Store, name, holder string, ttl time.Duration) bool {
+func lease(t *testing.T, s port.Store, name, holder string, ttl time.Duration) bool {
 	t.Helper()
 	fence := must.Get(s.Lease(t.Context(), name, holder, 0, ttl))(t)
 	return fence > 0
@@ -36,7 +37,7 @@ func testLeases(t *testing.T, db Database) {
 		{"rebuild ", "b", true},
 		{"rebuild", "b", false},
 	} {
-		if got := lease(t, []sluice.Store{s, other}[i%2], step.name, step.holder, time.Hour); got != step.want {
+		if got := lease(t, []port.Store{s, other}[i%2], step.name, step.holder, time.Hour); got != step.want {
 			t.Errorf("step %d: %s for %s: %v, want %v", i, step.name, step.holder, got, step.want)
 		}
 	}
@@ -108,7 +109,7 @@ func testLeaseExpires(t *testing.T, db Database) {
 
 // Of several who want a lease, one at a time has it.
 func testConcurrentLeases(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	const rounds = 12
 	var holding, got atomic.Int64
 	var running sync.WaitGroup
@@ -253,7 +254,7 @@ func stepBack(t *testing.T, db Database, by time.Duration) {
 }
 
 func testConcurrentHeartbeats(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t)}
 	var running sync.WaitGroup
 	for worker := range 6 {
 		running.Go(func() {
@@ -340,7 +341,7 @@ func testTakeSale(t *testing.T, db Database) {
 	take("redis:two", "node-2", never, false, "that of node-1")    // has the ledger before
 	must.Succeed(t, other.Heartbeat(t.Context(), "node-2"))
 	take("redis:two", "node-2", never, false, "that of node-1")
-	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
+	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, port.ErrOtherLedger) {
 		t.Errorf("a load into another ledger: %v", err)
 	}
 	take("store", "node-1", never, true, "")
@@ -351,7 +352,7 @@ func testTakeSale(t *testing.T, db Database) {
 	if nodes, err := s.Gathered(t.Context(), "lamp", image.Epoch); err != nil || len(nodes) > 0 {
 		t.Errorf("gathered for the ledger before: %v, %v", nodes, err)
 	}
-	if _, err := s.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, sluice.ErrOtherLedger) {
+	if _, err := s.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, port.ErrOtherLedger) {
 		t.Errorf("a load into the ledger before: %v", err)
 	}
 	if image, err := other.BeginLoad(t.Context(), "lamp", 0); err != nil || image.Epoch != 2 {

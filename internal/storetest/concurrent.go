@@ -7,20 +7,21 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // I1 for the second time: whatever many servers bring, at once, the store
 // holds no more than the total, and exactly the total if more is brought.
 func testConcurrentCap(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", 150)
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for range 40 {
 		entries = append(entries, src.entry(5))
 	}
 	var running sync.WaitGroup
 	var mu sync.Mutex
-	total := sluice.Stored{}
+	total := port.Stored{}
 	for worker := range 8 {
 		running.Go(func() {
 			for i := worker; i < len(entries); i += 8 {
@@ -47,9 +48,9 @@ func testConcurrentCap(t *testing.T, db Database) {
 // Servers that hold the same entries, cut and ordered differently, store each
 // claim once (I5), and none of them fails.
 func testConcurrentRedelivery(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for range 12 {
 		entries = append(entries, src.entryOf(1, 2, 3, 4))
 	}
@@ -90,7 +91,7 @@ func testConcurrentRedelivery(t *testing.T, db Database) {
 func testSnapshotConsistency(t *testing.T, db Database) {
 	s, reader := db.Open(t), db.Open(t)
 	src := selling(t, s, "phones", 700)
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for range 80 {
 		entries = append(entries, src.entry(10))
 	}

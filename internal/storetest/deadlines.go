@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func extension(order sluice.OrderID, until time.Time) sluice.Change {
@@ -115,7 +116,7 @@ func testExtendInvalid(t *testing.T, db Database) {
 // An extension and the expiry race around the deadline: the order is extended and stays
 // pending, or it has expired, once, and its units return.
 func testExtendAgainstExpiry(t *testing.T, db Database) {
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	extended := map[sluice.OrderID]bool{}
 	lead := 30 * time.Millisecond

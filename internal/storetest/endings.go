@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const (
@@ -32,23 +33,23 @@ func want(order sluice.OrderID, action sluice.Action) sluice.Change {
 	return c
 }
 
-func change(t *testing.T, s sluice.Store, c sluice.Change) sluice.Order {
+func change(t *testing.T, s port.Store, c sluice.Change) sluice.Order {
 	t.Helper()
 	order := must.Get(s.Change(t.Context(), c))(t)
 	return order
 }
 
-func history(t *testing.T, s sluice.Store, order sluice.OrderID) []sluice.HistoryEntry {
+func history(t *testing.T, s port.Store, order sluice.OrderID) []sluice.HistoryEntry {
 	t.Helper()
 	entries := must.Get(s.History(t.Context(), order))(t)
 	return entries
 }
 
 // given takes all releases that wait, of all sales.
-func given(t *testing.T, s sluice.Store) (all []sluice.Release) {
+func given(t *testing.T, s port.Store) (all []port.Release) {
 	t.Helper()
 	for {
-		n := must.Get(s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []sluice.Release) error {
+		n := must.Get(s.GiveReleases(t.Context(), 1000, func(_ sluice.SaleID, releases []port.Release) error {
 			all = append(all, releases...)
 			return nil
 		}))(t)
@@ -59,8 +60,8 @@ func given(t *testing.T, s sluice.Store) (all []sluice.Release) {
 }
 
 // releaseOf is the release of an order that ends under this epoch.
-func releaseOf(o *sluice.Order, epoch int64) sluice.Release {
-	return sluice.Release{
+func releaseOf(o *sluice.Order, epoch int64) port.Release {
+	return port.Release{
 		Order: o.ID, Sale: o.Sale, Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Epoch: epoch,
 		Unpaid: o.Unpaid,
 	}
@@ -108,10 +109,10 @@ func testStateMachine(t *testing.T, db Database) {
 }
 
 // become stores an order of three units and brings it to a status.
-func become(t *testing.T, s sluice.Store, db Database, src *source, status sluice.Status) sluice.OrderID {
+func become(t *testing.T, s port.Store, db Database, src *source, status sluice.Status) sluice.OrderID {
 	t.Helper()
 	entry := src.entryOf(3)
-	insert(t, s, sluice.Stored{Inserted: 1}, entry)
+	insert(t, s, port.Stored{Inserted: 1}, entry)
 	order := entry.Claims[0].Order
 	if status == sluice.Expired {
 		db.Age(t, src.sale, 24*time.Hour)
@@ -130,14 +131,14 @@ func become(t *testing.T, s sluice.Store, db Database, src *source, status sluic
 	return order
 }
 
-func read1(t *testing.T, s sluice.Store, id sluice.OrderID) sluice.Order {
+func read1(t *testing.T, s port.Store, id sluice.OrderID) sluice.Order {
 	t.Helper()
 	order := must.Get(s.Order(t.Context(), id))(t)
 	return order
 }
 
 // oneStep takes an action and checks everything that it may have touched.
-func oneStep(t *testing.T, s sluice.Store, id sluice.OrderID, action sluice.Action, wanted string) {
+func oneStep(t *testing.T, s port.Store, id sluice.OrderID, action sluice.Action, wanted string) {
 	t.Helper()
 	before, past := read1(t, s, id), history(t, s, id)
 	taken := read(t, s, before.Sale).Taken
@@ -180,9 +181,9 @@ func oneStep(t *testing.T, s sluice.Store, id sluice.OrderID, action sluice.Acti
 	if diff := cmp.Diff(past, history(t, s, id)); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	var releases []sluice.Release
+	var releases []port.Release
 	if strings.Contains(wanted, "*") {
-		releases = []sluice.Release{releaseOf(&after, 1)}
+		releases = []port.Release{releaseOf(&after, 1)}
 		taken -= before.Quantity
 	}
 	if got := read(t, s, before.Sale).Taken; got != taken {
@@ -506,7 +507,7 @@ func testHistory(t *testing.T, db Database) {
 	entry := src.entry(3) // the last one is not covered
 	entry.Node = "node-7"
 	rejected := entry.Claims[2].Order
-	insert(t, s, sluice.Stored{Inserted: 3, Rejected: []sluice.OrderID{rejected}}, entry)
+	insert(t, s, port.Stored{Inserted: 3, Rejected: []sluice.OrderID{rejected}}, entry)
 	check := func(order sluice.OrderID, want ...sluice.HistoryEntry) {
 		t.Helper()
 		got := history(t, s, order)

@@ -12,10 +12,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // erasing is a store that has a key for pseudonyms.
-func erasing(t *testing.T, db Database, key string) sluice.Store {
+func erasing(t *testing.T, db Database, key string) port.Store {
 	t.Helper()
 	s := db.Open(t)
 	must.Get(s.SealSecrets(t.Context(), key))(t)
@@ -31,7 +32,7 @@ const (
 )
 
 // personalClaims is an entry of claims of the buyer and of another.
-func personalClaims(src *source, n int) sluice.Entry {
+func personalClaims(src *source, n int) port.Entry {
 	e := src.entry(n + 1)
 	for i := range n {
 		c := &e.Claims[i]
@@ -42,7 +43,7 @@ func personalClaims(src *source, n int) sluice.Entry {
 
 // everything is all that the store says of its sales, as text: orders with their
 // histories, events, dead letters, actions of admins, and lists.
-func everything(t *testing.T, s sluice.Store) map[string]string {
+func everything(t *testing.T, s port.Store) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	orders, _ := pages(t, s, sluice.OrderFilter{Limit: sluice.MaxPage})
@@ -64,7 +65,7 @@ func everything(t *testing.T, s sluice.Store) map[string]string {
 }
 
 // eventIDs are the ids of all events, in order: receivers keep them.
-func eventIDs(t *testing.T, s sluice.Store) (ids []string) {
+func eventIDs(t *testing.T, s port.Store) (ids []string) {
 	t.Helper()
 	for _, e := range feed(t, s, sluice.MaxPage) {
 		ids = append(ids, e.ID())
@@ -72,13 +73,13 @@ func eventIDs(t *testing.T, s sluice.Store) (ids []string) {
 	return ids
 }
 
-func erase(t *testing.T, s sluice.Store, want sluice.Erased) {
+func erase(t *testing.T, s port.Store, want sluice.Erased) {
 	t.Helper()
 	got, err := s.EraseBuyer(t.Context(), erasedBuyer)
 	sameErased(t, want, got, err)
 }
 
-func eraseOlder(t *testing.T, s sluice.Store, want sluice.Erased) {
+func eraseOlder(t *testing.T, s port.Store, want sluice.Erased) {
 	t.Helper()
 	got, err := s.EraseOlder(t.Context(), time.Hour)
 	sameErased(t, want, got, err)
@@ -96,10 +97,10 @@ func sameErased(t *testing.T, want, got sluice.Erased, err error) {
 
 // allTake stores n orders of the buyer and one of another in a new sale, and takes
 // an action on all of them; the buyer's payments are personal.
-func allTake(t *testing.T, s sluice.Store, id sluice.SaleID, n int, action sluice.Action) sluice.Entry {
+func allTake(t *testing.T, s port.Store, id sluice.SaleID, n int, action sluice.Action) port.Entry {
 	t.Helper()
 	entry := personalClaims(selling(t, s, id, 1000), n)
-	insert(t, s, sluice.Stored{Inserted: n + 1}, entry)
+	insert(t, s, port.Stored{Inserted: n + 1}, entry)
 	for i, c := range entry.Claims {
 		each := want(c.Order, action)
 		if action == sluice.Pay && c.Buyer == erasedBuyer {
@@ -111,11 +112,11 @@ func allTake(t *testing.T, s sluice.Store, id sluice.SaleID, n int, action sluic
 }
 
 // letterOf is a dead letter with the lines of these claims.
-func letterOf(id sluice.SaleID, entry string, claims ...sluice.Claim) sluice.DeadLetter {
+func letterOf(id sluice.SaleID, entry string, claims ...sluice.Claim) port.DeadLetter {
 	letter := aLetter(id, 1, entry)
 	letter.Claims = ""
 	for i := range claims {
-		letter.Claims += string(sluice.AppendClaim(nil, &claims[i]))
+		letter.Claims += string(port.AppendClaim(nil, &claims[i]))
 	}
 	return letter
 }
@@ -143,7 +144,7 @@ func atOnce(t *testing.T, a, b func(context.Context) error) (wait func()) {
 }
 
 // archivedSale closes a sale, resolves its letters and archives it.
-func archivedSale(t *testing.T, s sluice.Store, id sluice.SaleID) {
+func archivedSale(t *testing.T, s port.Store, id sluice.SaleID) {
 	t.Helper()
 	closed(t, s, id)
 	given(t, s)
@@ -160,11 +161,11 @@ func archivedSale(t *testing.T, s sluice.Store, id sluice.SaleID) {
 // stays, and so does everything of the others.
 func testErase(t *testing.T, db Database) {
 	s := erasing(t, db, erasureKey)
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for _, id := range []sluice.SaleID{"phones", "radios", "tablets"} {
 		create(t, s, aSale(id, 100))
 		entry := personalClaims(&source{sale: id, epoch: 1}, 3)
-		insert(t, s, sluice.Stored{Inserted: 4}, entry)
+		insert(t, s, port.Stored{Inserted: 4}, entry)
 		entries = append(entries, entry)
 		pay := want(entry.Claims[0].Order, sluice.Pay)
 		pay.PaymentID = "pay-4711-1-" + string(id)
@@ -179,18 +180,18 @@ func testErase(t *testing.T, db Database) {
 		}
 		damaged := aLetter(id, 1, "damaged")
 		damaged.Claims, damaged.Reason = "\x00buyer-4711\tkey", "cannot read buyer-4711"
-		for _, l := range []sluice.DeadLetter{letterOf(id, "whole", entry.Claims...), damaged, aLetter(id, 1, "other")} {
+		for _, l := range []port.DeadLetter{letterOf(id, "whole", entry.Claims...), damaged, aLetter(id, 1, "other")} {
 			must.Succeed(t, s.SetAside(t.Context(), l))
 		}
 		list := func(yield func(sluice.BuyerID, error) bool) { yield(erasedBuyer, nil) }
 		must.Get(s.ReplaceList(t.Context(), id, sluice.AllowList, list))(t)
 	}
-	refused := sluice.AdminAction{
+	refused := port.AdminAction{
 		By: "buyer:" + string(erasedBuyer), Status: 403, Address: "192.0.2.47",
 		Path: "/v1/admin/webhooks/" + string(erasedBuyer), Request: string(erasedBuyer) + "-1",
 	}
 	recordAction(t, s, refused)
-	recordAction(t, s, sluice.AdminAction{By: "buyer:other", Status: 403, Address: "192.0.2.9"})
+	recordAction(t, s, port.AdminAction{By: "buyer:other", Status: 403, Address: "192.0.2.9"})
 	must.Get(s.NumberEvents(t.Context(), 1000))(t)
 	archivedSale(t, s, "phones")
 	archivedSale(t, s, "radios")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // All buyers of sales that were archived long ago are erased, and old actions of
@@ -26,7 +27,7 @@ func testEraseOlder(t *testing.T, db Database) {
 		if id == "owes" {
 			change(t, s, want(entry.Claims[0].Order, sluice.Pay))
 		}
-		recordAction(t, s, sluice.AdminAction{By: string(id)})
+		recordAction(t, s, port.AdminAction{By: string(id)})
 	}
 	twoHoursAgo(t, db, "sales", "archived_at", "id IN ('old', 'owes')")
 	twoHoursAgo(t, db, "admin_actions", "acted_at", "actor IN ('old', 'owes')")
@@ -102,7 +103,7 @@ func testEraseOlderGoesOn(t *testing.T, db Database) {
 	rename(plain.Order, plain.Buyer, plain.Key)
 	rename(orders["first"][1].Order, masked.Buyer, masked.Key)
 	db.Execute(t, "UPDATE sales SET erased_at = NULL")
-	recordAction(t, s, sluice.AdminAction{By: "old"})
+	recordAction(t, s, port.AdminAction{By: "old"})
 	twoHoursAgo(t, db, "admin_actions", "acted_at", "actor = 'old'")
 	twoHoursAgo(t, db, "sales", "archived_at", "id = 'second'")
 
@@ -123,7 +124,7 @@ func testEraseLeftOvers(t *testing.T, db Database) {
 	entry := personalClaims(selling(t, s, "old", 10), 2)
 	almost := sluice.BuyerID("erased-" + strings.Repeat("z", 32))
 	entry.Claims[2].Buyer = almost
-	insert(t, s, sluice.Stored{Inserted: 3}, entry)
+	insert(t, s, port.Stored{Inserted: 3}, entry)
 	for i := range entry.Claims {
 		change(t, s, want(entry.Claims[i].Order, sluice.Cancel))
 	}
@@ -136,7 +137,7 @@ func testEraseLeftOvers(t *testing.T, db Database) {
 
 	late, refused := want(entry.Claims[0].Order, sluice.Pay), want(entry.Claims[0].Order, sluice.Pay)
 	late.PaymentID, refused.PaymentID = "pay-4711-late", "pay-4711-refused"
-	refuse := func(s sluice.Store) {
+	refuse := func(s port.Store) {
 		t.Helper()
 		if _, err := s.Change(t.Context(), refused); !errors.As(err, new(*sluice.PaymentConflictError)) {
 			t.Errorf("a second payment: %v", err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A sale with many orders keeps no other from being erased: each has its turns.
@@ -74,7 +75,7 @@ func testEraseTwoOfOneLetter(t *testing.T, db Database) {
 	}
 	archivedSale(t, s, "phones")
 	free := db.Hold(t, fmt.Sprintf("UPDATE dead_letters SET reason = 'held' WHERE id = %d", letters[0].ID))
-	of := func(s sluice.Store, buyer sluice.BuyerID) func(context.Context) error {
+	of := func(s port.Store, buyer sluice.BuyerID) func(context.Context) error {
 		return func(ctx context.Context) error {
 			erased, err := s.EraseBuyer(ctx, buyer)
 			if err == nil && erased.DeadLetters != 1 {

@@ -17,10 +17,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // numberAll gives numbers until nothing is without one.
-func numberAll(t *testing.T, s sluice.Store, limit int) {
+func numberAll(t *testing.T, s port.Store, limit int) {
 	t.Helper()
 	for {
 		n := must.Get(s.NumberEvents(t.Context(), limit))(t)
@@ -31,7 +32,7 @@ func numberAll(t *testing.T, s sluice.Store, limit int) {
 }
 
 // feed reads the whole feed in pages of a size, and checks its numbers.
-func feed(t *testing.T, s sluice.Store, limit int) (all []sluice.Event) {
+func feed(t *testing.T, s port.Store, limit int) (all []sluice.Event) {
 	t.Helper()
 	for {
 		page := must.Get(s.Events(t.Context(), int64(len(all)), limit))(t)
@@ -70,7 +71,7 @@ func testEvents(t *testing.T, db Database) {
 	src := selling(t, s, "phones", 6)
 	entry := src.entry(7)
 	id := func(i int) sluice.OrderID { return entry.Claims[i].Order }
-	insert(t, s, sluice.Stored{Inserted: 7, Rejected: []sluice.OrderID{id(6)}}, entry)
+	insert(t, s, port.Stored{Inserted: 7, Rejected: []sluice.OrderID{id(6)}}, entry)
 	numberAll(t, s, 100)
 	change(t, s, sluice.Change{Order: id(0), Action: sluice.Pay, PaymentID: "p0"})
 	if _, err := s.Change(t.Context(), sluice.Change{Order: id(0), Action: sluice.Pay, PaymentID: "p1"}); !errors.As(err,
@@ -160,11 +161,11 @@ func testEventsOfNothing(t *testing.T, db Database) {
 	entry := src.store(t, s, 2)
 	numberAll(t, s, 100)
 	before := feed(t, s, 100)
-	insert(t, s, sluice.Stored{Redelivered: 2}, entry)
+	insert(t, s, port.Stored{Redelivered: 2}, entry)
 	bad := entry
 	bad.Claims = slices.Clone(entry.Claims)
 	bad.Claims[1].Quantity = 2
-	if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{src.entry(1), bad}); err == nil {
+	if _, err := s.Insert(t.Context(), "phones", []port.Entry{src.entry(1), bad}); err == nil {
 		t.Error("a conflict: no error")
 	}
 	if _, err := s.Change(t.Context(), sluice.Change{Order: entry.Claims[0].Order, Action: sluice.Refund}); err == nil {
@@ -235,7 +236,7 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 
 // mustFollowHistory checks that the feed holds every change of every order
 // once, in order, and nothing else of orders.
-func mustFollowHistory(t *testing.T, s sluice.Store, all []sluice.Event) {
+func mustFollowHistory(t *testing.T, s port.Store, all []sluice.Event) {
 	t.Helper()
 	got := map[sluice.OrderID][]string{}
 	ids := map[string]bool{}
@@ -338,7 +339,7 @@ func testEventsWhileWritersRun(t *testing.T, db Database) {
 
 // writeForEvents stores orders and takes them through all kinds of changes;
 // some of it is rolled back.
-func writeForEvents(t *testing.T, s sluice.Store, writer, rounds int) {
+func writeForEvents(t *testing.T, s port.Store, writer, rounds int) {
 	random := rand.New(rand.NewPCG(uint64(writer), 2))
 	sale := sluice.SaleID(fmt.Sprint("sale-", writer%2))
 	src := source{sale: sale, epoch: 1, seq: int64(writer) * 1_000_000, made: writer * 1_000_000}
@@ -347,10 +348,10 @@ func writeForEvents(t *testing.T, s sluice.Store, writer, rounds int) {
 		entry := src.entry(1 + random.IntN(8))
 		if random.IntN(3) == 0 { // positions that no reader will see
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(random.IntN(3000))*time.Microsecond)
-			_, _ = s.Insert(ctx, sale, []sluice.Entry{entry})
+			_, _ = s.Insert(ctx, sale, []port.Entry{entry})
 			cancel()
 		}
-		if _, err := s.Insert(t.Context(), sale, []sluice.Entry{entry}); err != nil {
+		if _, err := s.Insert(t.Context(), sale, []port.Entry{entry}); err != nil {
 			t.Error(err)
 			return
 		}

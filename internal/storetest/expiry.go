@@ -15,10 +15,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // expireDue ends what is due by the store's clock, and returns how many.
-func expireDue(ctx context.Context, s sluice.Store, limit int) (n int, err error) {
+func expireDue(ctx context.Context, s port.Store, limit int) (n int, err error) {
 	expired, err := s.ExpireDue(ctx, limit, nil)
 	for _, orders := range expired {
 		n += orders
@@ -26,7 +27,7 @@ func expireDue(ctx context.Context, s sluice.Store, limit int) (n int, err error
 	return n, err
 }
 
-func expire(t *testing.T, s sluice.Store, limit, want int) {
+func expire(t *testing.T, s port.Store, limit, want int) {
 	t.Helper()
 	if n, err := expireDue(t.Context(), s, limit); err != nil || n != want {
 		t.Fatalf("%d expired, error %v, want %d", n, err, want)
@@ -40,7 +41,7 @@ func testExpireDue(t *testing.T, db Database) {
 	for _, id := range []sluice.SaleID{"phones", "tablets", "young"} {
 		create(t, s, aSale(id, 100))
 		sources[id] = &source{sale: id, epoch: 1}
-		insert(t, s, sluice.Stored{Inserted: 4}, sources[id].entryOf(1, 2, 3, 4))
+		insert(t, s, port.Stored{Inserted: 4}, sources[id].entryOf(1, 2, 3, 4))
 	}
 	expire(t, s, 10, 0)
 	orders := look(t, s, "phones").Orders
@@ -95,13 +96,13 @@ func testExpireDue(t *testing.T, db Database) {
 }
 
 // sameReleases compares in any order; epoch 1.
-func sameReleases(t *testing.T, orders []sluice.Order, got []sluice.Release) {
+func sameReleases(t *testing.T, orders []sluice.Order, got []port.Release) {
 	t.Helper()
-	var want []sluice.Release
+	var want []port.Release
 	for i := range orders {
 		want = append(want, releaseOf(&orders[i], 1))
 	}
-	byOrder := func(a, b sluice.Release) int { return strings.Compare(string(a.Order), string(b.Order)) }
+	byOrder := func(a, b port.Release) int { return strings.Compare(string(a.Order), string(b.Order)) }
 	slices.SortFunc(want, byOrder)
 	slices.SortFunc(got, byOrder)
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -134,10 +135,10 @@ func testExpiryIsInTime(t *testing.T, db Database) {
 // Several servers expire side by side, while orders are cancelled and paid too
 // late: each order ends once, and no lock cycle forms.
 func testConcurrentExpiry(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	sales := []sluice.SaleID{"a", "b", "c"}
 	var orders []sluice.OrderID
-	entries := make([]sluice.Entry, len(sales))
+	entries := make([]port.Entry, len(sales))
 	for i, id := range sales {
 		create(t, handles[0], aSale(id, sluice.Unlimited))
 		src := source{sale: id, epoch: 1}
@@ -146,7 +147,7 @@ func testConcurrentExpiry(t *testing.T, db Database) {
 	for range 10 { // so that each batch has orders of all sales
 		for k := range entries {
 			head, tail := split(entries[k], 20)
-			insert(t, handles[0], sluice.Stored{Inserted: len(head.Claims)}, head)
+			insert(t, handles[0], port.Stored{Inserted: len(head.Claims)}, head)
 			entries[k] = tail
 			for _, c := range head.Claims {
 				orders = append(orders, c.Order)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func seqOf(buyers ...sluice.BuyerID) iter.Seq2[sluice.BuyerID, error] {
@@ -40,16 +41,16 @@ func many(n int, err error) iter.Seq2[sluice.BuyerID, error] {
 	}
 }
 
-func replace(t *testing.T, s sluice.Store, sale sluice.SaleID, kind sluice.ListKind,
+func replace(t *testing.T, s port.Store, sale sluice.SaleID, kind sluice.ListKind,
 	buyers ...sluice.BuyerID,
-) sluice.BuyerList {
+) port.BuyerList {
 	t.Helper()
 	list := must.Get(s.ReplaceList(t.Context(), sale, kind, seqOf(buyers...)))(t)
 	return list
 }
 
 // listed reads all of a list, in pages.
-func listed(t *testing.T, s sluice.Store, list sluice.BuyerList, page int) (all []sluice.BuyerID) {
+func listed(t *testing.T, s port.Store, list port.BuyerList, page int) (all []sluice.BuyerID) {
 	t.Helper()
 	for after := sluice.BuyerID(""); ; after = all[len(all)-1] {
 		ids := must.Get(s.Listed(t.Context(), list, after, page))(t)
@@ -60,7 +61,7 @@ func listed(t *testing.T, s sluice.Store, list sluice.BuyerList, page int) (all 
 	}
 }
 
-func allLists(t *testing.T, s sluice.Store) []sluice.BuyerList {
+func allLists(t *testing.T, s port.Store) []port.BuyerList {
 	t.Helper()
 	all := must.Get(s.Lists(t.Context()))(t)
 	return all
@@ -91,7 +92,7 @@ func testLists(t *testing.T, db Database) {
 	}
 	deny := replace(t, other, "phones", sluice.DenyList, "eve")
 	elsewhere := replace(t, s, "tablets", sluice.AllowList, "bob")
-	if diff := cmp.Diff([]sluice.BuyerList{first, deny, elsewhere}, allLists(t, other)); diff != "" {
+	if diff := cmp.Diff([]port.BuyerList{first, deny, elsewhere}, allLists(t, other)); diff != "" {
 		t.Errorf("lists (-want +got):\n%s", diff)
 	}
 
@@ -109,7 +110,7 @@ func testLists(t *testing.T, db Database) {
 		t.Errorf("the other list (-want +got):\n%s", diff)
 	}
 	empty := replace(t, s, "phones", sluice.AllowList)
-	if diff := cmp.Diff([]sluice.BuyerList{empty, deny, elsewhere}, allLists(t, other)); diff != "" || empty.Size != 0 ||
+	if diff := cmp.Diff([]port.BuyerList{empty, deny, elsewhere}, allLists(t, other)); diff != "" || empty.Size != 0 ||
 		empty.Generation <= second.Generation {
 		t.Errorf("emptied: %+v (-want +got):\n%s", empty, diff)
 	}
@@ -138,7 +139,7 @@ func testListsThatAreNotReplaced(t *testing.T, db Database) {
 			t.Errorf("%s: error %v, want %v", c.name, err, c.want)
 		}
 	}
-	if diff := cmp.Diff([]sluice.BuyerList{old}, allLists(t, s)); diff != "" {
+	if diff := cmp.Diff([]port.BuyerList{old}, allLists(t, s)); diff != "" {
 		t.Errorf("lists (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]sluice.BuyerID{"eve"}, listed(t, s, old, 10)); diff != "" {
@@ -146,7 +147,7 @@ func testListsThatAreNotReplaced(t *testing.T, db Database) {
 	}
 	// What the torn upload has left, whatever generation it had, is gone.
 	db.Execute(t, "UPDATE sale_buyers SET generation = 1")
-	if diff := cmp.Diff([]sluice.BuyerID{"eve"}, listed(t, s, sluice.BuyerList{
+	if diff := cmp.Diff([]sluice.BuyerID{"eve"}, listed(t, s, port.BuyerList{
 		Sale: "phones", Kind: sluice.DenyList, Generation: 1,
 	}, 10)); diff != "" {
 		t.Errorf("all that is kept (-want +got):\n%s", diff)
@@ -166,7 +167,7 @@ func testLongList(t *testing.T, db Database) {
 	long, err := s.ReplaceList(t.Context(), "phones", sluice.AllowList, func(yield func(sluice.BuyerID, error) bool) {
 		for buyer := range many(n, nil) {
 			if looked++; looked%3000 == 0 {
-				if diff := cmp.Diff([]sluice.BuyerList{old}, allLists(t, other)); diff != "" {
+				if diff := cmp.Diff([]port.BuyerList{old}, allLists(t, other)); diff != "" {
 					t.Errorf("after %d of %d buyers (-want +got):\n%s", looked, n, diff)
 				}
 			}
@@ -185,7 +186,7 @@ func testLongList(t *testing.T, db Database) {
 
 // Of uploads at the same time the one that began last stays, whole.
 func testConcurrentLists(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t)}
 	create(t, handles[0], aSale("phones", 10))
 	var mu sync.Mutex
 	made := map[int64]int64{} // sizes by generation

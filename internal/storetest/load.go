@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func testLoad(t *testing.T, db Database) {
@@ -29,23 +30,23 @@ func testLoad(t *testing.T, db Database) {
 	begin := func(epoch int64) {
 		t.Helper()
 		image := must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
-		want := sluice.LoadImage{Sale: "phones", Epoch: epoch, Terms: sale.Terms}
+		want := port.LoadImage{Sale: "phones", Epoch: epoch, Terms: sale.Terms}
 		if diff := cmp.Diff(want, image, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("image (-want +got):\n%s", diff)
 		}
 	}
-	wantError(t, s.ConfirmLoad(t.Context(), "phones", 0), sluice.ErrStaleEpoch)
+	wantError(t, s.ConfirmLoad(t.Context(), "phones", 0), port.ErrStaleEpoch)
 	begin(1)
 	wantEpochs(1, 0, "")
 	begin(2) // a load that was not confirmed starts over
-	wantError(t, s.ConfirmLoad(t.Context(), "phones", 1), sluice.ErrStaleEpoch)
-	wantError(t, s.ConfirmLoad(t.Context(), "phones", 3), sluice.ErrStaleEpoch)
+	wantError(t, s.ConfirmLoad(t.Context(), "phones", 1), port.ErrStaleEpoch)
+	wantError(t, s.ConfirmLoad(t.Context(), "phones", 3), port.ErrStaleEpoch)
 	wantEpochs(2, 0, "")
 	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 2))
 	wantEpochs(2, 2, "")
 
 	_, err = s.BeginLoad(t.Context(), "phones", 0) // live
-	wantError(t, err, sluice.ErrSaleLive)
+	wantError(t, err, port.ErrSaleLive)
 	wantEpochs(2, 2, "")
 	must.Succeed(t, s.FenceSale(t.Context(), "phones", 2, "lost: x"))
 	if err := s.ConfirmLoad(t.Context(), "phones", 2); err != nil { // a reply that was lost, say
@@ -65,7 +66,7 @@ func testLoad(t *testing.T, db Database) {
 	if err != nil || image.Epoch != 42 {
 		t.Errorf("epoch %d, %v; want 42", image.Epoch, err)
 	}
-	for _, passed := range []int64{sluice.MaxEpoch, math.MaxInt64} {
+	for _, passed := range []int64{port.MaxEpoch, math.MaxInt64} {
 		var state *sluice.StateError
 		if _, err := s.BeginLoad(t.Context(), "phones", passed); !errors.As(err, &state) {
 			t.Errorf("after epoch %d: %v, want a sluice.StateError", passed, err)
@@ -85,13 +86,13 @@ func testLoadRecords(t *testing.T, db Database) {
 	src := source{sale: "phones", epoch: 1}
 	first, second := src.entry(2100), src.entry(400)
 	second.Terms = 2
-	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{first, second}))(t)
+	must.Get(s.Insert(t.Context(), "phones", []port.Entry{first, second}))(t)
 	image, err := s.BeginLoad(t.Context(), "phones", 0) // it is fenced by what was not covered
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []sluice.Record
-	for _, entry := range []sluice.Entry{first, second} {
+	var want []port.Record
+	for _, entry := range []port.Entry{first, second} {
 		for i := range entry.Claims {
 			record := entry.Record(i)
 			record.Live = len(want) < 2200
@@ -112,7 +113,7 @@ func testLastSeq(t *testing.T, db Database) {
 	create(t, s, aSale("tablets", 3))
 	src := source{sale: "phones", epoch: 1}
 	first, second := src.entry(2), src.entry(3)
-	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{second, first}))(t)
+	must.Get(s.Insert(t.Context(), "phones", []port.Entry{second, first}))(t)
 	for _, test := range []struct {
 		sale  sluice.SaleID
 		epoch int64
@@ -124,8 +125,8 @@ func testLastSeq(t *testing.T, db Database) {
 	}
 }
 
-func aLetter(sale sluice.SaleID, epoch int64, entry string) sluice.DeadLetter {
-	return sluice.DeadLetter{
+func aLetter(sale sluice.SaleID, epoch int64, entry string) port.DeadLetter {
+	return port.DeadLetter{
 		Sale: sale, EntryID: entry, Reason: "it fails", Claims: "ann\tkey-00000001\tx\t1\t{}\n", Epoch: epoch, FirstSeq: 3,
 		Terms: 2,
 		Node:  "node-1", At: acceptedAt,
@@ -135,7 +136,7 @@ func aLetter(sale sluice.SaleID, epoch int64, entry string) sluice.DeadLetter {
 func testDeadLetters(t *testing.T, db Database) {
 	s := db.Open(t)
 	create(t, s, aSale("phones", 3))
-	letters := []sluice.DeadLetter{
+	letters := []port.DeadLetter{
 		aLetter("phones", 1, "b"), aLetter("phones", 1, "a"), aLetter("phones", 2, "a"), aLetter("unknown", 1, "a"),
 	}
 	for _, letter := range letters {
@@ -144,11 +145,11 @@ func testDeadLetters(t *testing.T, db Database) {
 	again := letters[0]
 	again.Reason, again.Claims = "another", "another"
 	must.Succeed(t, s.SetAside(t.Context(), again))
-	given := cmpopts.IgnoreFields(sluice.DeadLetter{}, "ID", "CreatedAt")
-	for sale, want := range map[sluice.SaleID][]sluice.DeadLetter{
+	given := cmpopts.IgnoreFields(port.DeadLetter{}, "ID", "CreatedAt")
+	for sale, want := range map[sluice.SaleID][]port.DeadLetter{
 		"": letters, "phones": letters[:3], "unknown": letters[3:], "none": nil,
 	} {
-		var got []sluice.DeadLetter
+		var got []port.DeadLetter
 		for last := int64(0); ; last = got[len(got)-1].ID {
 			page, err := s.DeadLettersAfter(t.Context(), sale, last, 2)
 			if err != nil || len(page) > 2 {
@@ -180,12 +181,12 @@ func testDeadLetters(t *testing.T, db Database) {
 // lose it.
 func testDamagedDeadLetters(t *testing.T, db Database) {
 	s := db.Open(t)
-	damaged := sluice.DeadLetter{
+	damaged := port.DeadLetter{
 		Sale: "phones", EntryID: "1-1", Reason: "torn: \xff\x00", Claims: "\x00\xff\xfe'\"\\\n",
 		Node: "\x00",
 	}
 	must.Succeed(t, s.SetAside(t.Context(), damaged))
-	must.Succeed(t, s.SetAside(t.Context(), sluice.DeadLetter{Sale: "phones", EntryID: "1-2"}))
+	must.Succeed(t, s.SetAside(t.Context(), port.DeadLetter{Sale: "phones", EntryID: "1-2"}))
 	got, err := s.DeadLetters(t.Context(), "phones")
 	if err != nil || len(got) != 2 {
 		t.Fatalf("%d dead letters, %v", len(got), err)
@@ -208,7 +209,7 @@ func testSnapshot(t *testing.T, db Database) {
 		other.store(t, s, 1)
 	}
 	var all []sluice.Order
-	err := s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+	err := s.Snapshot(t.Context(), "phones", func(snap port.Snapshot) error {
 		src.store(t, s, 10) // is later than the snapshot
 		n := 0
 		if err := snap.Orders(func(sluice.Order) bool { n++; return n < 3 }); err != nil || n != 3 {
@@ -240,10 +241,10 @@ func testSnapshot(t *testing.T, db Database) {
 		}
 	}
 	mine := errors.New("mine")
-	if err := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error { return mine }); err != mine {
+	if err := s.Snapshot(t.Context(), "phones", func(port.Snapshot) error { return mine }); err != mine {
 		t.Errorf("error %v, want the one of read as it is", err)
 	}
-	err = s.Snapshot(t.Context(), "unknown", func(sluice.Snapshot) error {
+	err = s.Snapshot(t.Context(), "unknown", func(port.Snapshot) error {
 		t.Error("called for an unknown sale")
 		return nil
 	})
@@ -269,7 +270,7 @@ func testReadOnly(t *testing.T, db Database) {
 	unchanged(t, s, "phones", func() {
 		_, created := r.CreateSale(t.Context(), aSale("new", 1))
 		_, changed := r.ChangeSale(t.Context(), "phones", func(*sluice.Sale) error { return nil })
-		_, inserted := r.Insert(t.Context(), "phones", []sluice.Entry{src.entry(1)})
+		_, inserted := r.Insert(t.Context(), "phones", []port.Entry{src.entry(1)})
 		_, begun := r.BeginLoad(t.Context(), "phones", 0)
 		_, ended := r.Change(t.Context(), want(c.Orders[0].ID, sluice.Cancel))
 		_, expired := expireDue(t.Context(), r, 1)
@@ -306,7 +307,7 @@ func testClosed(t *testing.T, db Database) {
 		}
 	}
 	src := source{sale: "phones", epoch: 1}
-	_, err := s.Insert(t.Context(), "phones", []sluice.Entry{src.entry(1)})
+	_, err := s.Insert(t.Context(), "phones", []port.Entry{src.entry(1)})
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.Sale(t.Context(), "phones")
 	wantError(t, err, sluice.ErrClosed)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // model is a store as the port describes it: lists, searched from end to end.
@@ -26,7 +27,7 @@ type model struct {
 
 // insert is Insert by the book. ok is false for a conflict, and for claims of
 // an epoch that has passed.
-func (m *model) insert(entries []sluice.Entry) (got sluice.Stored, ok bool) {
+func (m *model) insert(entries []port.Entry) (got port.Stored, ok bool) {
 	taken, orders := m.sale.Taken, slices.Clone(m.orders)
 	for _, e := range entries {
 	claims:
@@ -47,11 +48,11 @@ func (m *model) insert(entries []sluice.Entry) (got sluice.Stored, ok bool) {
 					continue claims
 				}
 				if same > 0 {
-					return sluice.Stored{}, false
+					return port.Stored{}, false
 				}
 			}
 			if e.Epoch < m.sale.Epoch {
-				return sluice.Stored{}, false
+				return port.Stored{}, false
 			}
 			o := sluice.Order{
 				ID: c.Order, Sale: m.sale.ID, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Meta: c.Meta, Price: m.sale.Price,
@@ -91,11 +92,11 @@ func testRandom(t *testing.T, db Database) {
 type randomRun struct {
 	t      *testing.T
 	db     Database
-	s      sluice.Store
+	s      port.Store
 	random *rand.Rand
 	model  model
 	src    source
-	past   []sluice.Entry // entries that were stored
+	past   []port.Entry // entries that were stored
 }
 
 func (r *randomRun) run(id sluice.SaleID, steps int) {
@@ -142,7 +143,7 @@ func (r *randomRun) run(id sluice.SaleID, steps int) {
 	r.drain()
 }
 
-func (r *randomRun) insert(entries []sluice.Entry) {
+func (r *randomRun) insert(entries []port.Entry) {
 	want, ok := r.model.insert(entries)
 	got, err := r.s.Insert(r.t.Context(), r.model.sale.ID, entries)
 	if !ok {
@@ -158,7 +159,7 @@ func (r *randomRun) insert(entries []sluice.Entry) {
 }
 
 // fresh returns one to three new entries.
-func (r *randomRun) fresh() (entries []sluice.Entry) {
+func (r *randomRun) fresh() (entries []port.Entry) {
 	for range 1 + r.random.IntN(3) {
 		quantities := make([]int64, 1+r.random.IntN(4))
 		for i := range quantities {
@@ -172,20 +173,20 @@ func (r *randomRun) fresh() (entries []sluice.Entry) {
 }
 
 // redelivery returns some entries of the past, some cut, in any order.
-func (r *randomRun) redelivery() (entries []sluice.Entry) {
+func (r *randomRun) redelivery() (entries []port.Entry) {
 	if len(r.past) == 0 {
 		return nil
 	}
 	for range 1 + r.random.IntN(4) {
 		entry := r.past[r.random.IntN(len(r.past))]
 		head, tail := split(entry, r.random.IntN(len(entry.Claims)+1))
-		entries = append(entries, [][]sluice.Entry{{entry}, {head}, {tail}, {tail, head}}[r.random.IntN(4)]...)
+		entries = append(entries, [][]port.Entry{{entry}, {head}, {tail}, {tail, head}}[r.random.IntN(4)]...)
 	}
 	return entries
 }
 
 // forged returns an entry that is nearly one of the past.
-func (r *randomRun) forged() []sluice.Entry {
+func (r *randomRun) forged() []port.Entry {
 	if len(r.past) == 0 {
 		return nil
 	}
@@ -210,7 +211,7 @@ func (r *randomRun) forged() []sluice.Entry {
 	case 5:
 		entry.Epoch++
 	}
-	return []sluice.Entry{entry}
+	return []port.Entry{entry}
 }
 
 func (r *randomRun) changeTerms() {
@@ -259,7 +260,7 @@ func (r *randomRun) load() {
 	m := &r.model.sale
 	image, err := r.s.BeginLoad(r.t.Context(), m.ID, 0)
 	if m.LoadedEpoch == m.Epoch && m.Fence == "" {
-		wantError(r.t, err, sluice.ErrSaleLive)
+		wantError(r.t, err, port.ErrSaleLive)
 		return
 	}
 	if err != nil {
@@ -271,15 +272,15 @@ func (r *randomRun) load() {
 		r.model.terms = append(r.model.terms, m.Terms)
 	}
 	m.Epoch++
-	var records []sluice.Record
+	var records []port.Record
 	for _, o := range r.model.orders {
-		records = append(records, o.Record())
+		records = append(records, port.RecordOf(&o))
 	}
 	if diff := differ(records, image.Records); diff != "" {
 		r.t.Errorf("records (-want +got):\n%.4000s", diff)
 	}
 	image.Records = nil
-	if diff := cmp.Diff(sluice.LoadImage{Sale: m.ID, Epoch: m.Epoch, Terms: m.Terms, Taken: m.Taken}, image); diff != "" {
+	if diff := cmp.Diff(port.LoadImage{Sale: m.ID, Epoch: m.Epoch, Terms: m.Terms, Taken: m.Taken}, image); diff != "" {
 		r.t.Errorf("image (-want +got):\n%s", diff)
 	}
 	r.src.epoch, r.src.seq = m.Epoch, 0

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // endings is the part of the model that ends orders.
@@ -16,7 +17,7 @@ type endings struct {
 	old      map[sluice.OrderID]bool // its time has passed
 	payments map[string]sluice.OrderID
 	changes  map[sluice.OrderID][]sluice.HistoryEntry
-	releases map[sluice.OrderID]sluice.Release
+	releases map[sluice.OrderID]port.Release
 }
 
 func newEndings() endings {
@@ -24,7 +25,7 @@ func newEndings() endings {
 		map[sluice.OrderID]bool{},
 		map[string]sluice.OrderID{},
 		map[sluice.OrderID][]sluice.HistoryEntry{},
-		map[sluice.OrderID]sluice.Release{},
+		map[sluice.OrderID]port.Release{},
 	}
 }
 
@@ -187,7 +188,7 @@ func (r *randomRun) changeOrder() {
 }
 
 // stale returns claims of an epoch that may have passed.
-func (r *randomRun) stale() []sluice.Entry {
+func (r *randomRun) stale() []port.Entry {
 	entries := r.fresh()
 	last := &entries[len(entries)-1]
 	last.Epoch = max(last.Epoch-1, 1)
@@ -229,7 +230,7 @@ func (r *randomRun) release() {
 	limit, fails := 1+r.random.IntN(20), r.random.IntN(3) == 0
 	waiting := len(r.model.releases)
 	handed := 0
-	n, err := r.s.GiveReleases(r.t.Context(), limit, func(sale sluice.SaleID, releases []sluice.Release) error {
+	n, err := r.s.GiveReleases(r.t.Context(), limit, func(sale sluice.SaleID, releases []port.Release) error {
 		handed += len(releases)
 		for _, release := range releases {
 			if r.model.releases[release.Order] != release {

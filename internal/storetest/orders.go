@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func testOrder(t *testing.T, db Database) {
@@ -33,7 +34,7 @@ func testOrder(t *testing.T, db Database) {
 }
 
 // pages reads all pages of a filter.
-func pages(t *testing.T, s sluice.Store, filter sluice.OrderFilter) (all []sluice.Order, count int) {
+func pages(t *testing.T, s port.Store, filter sluice.OrderFilter) (all []sluice.Order, count int) {
 	t.Helper()
 	for {
 		page, next, err := s.Orders(t.Context(), filter)
@@ -86,7 +87,7 @@ func testFilters(t *testing.T, db Database) {
 		entry := src.entry(6) // two of them are rejected
 		entry.Claims[1].Buyer = entry.Claims[0].Buyer
 		entry.Claims[5].Buyer = entry.Claims[0].Buyer
-		must.Get(s.Insert(t.Context(), id, []sluice.Entry{entry}))(t)
+		must.Get(s.Insert(t.Context(), id, []port.Entry{entry}))(t)
 		all = append(all, look(t, s, id).Orders...)
 	}
 	buyers := []sluice.BuyerID{"", all[0].Buyer, all[2].Buyer, "nobody", "\x00\xff"}
@@ -155,7 +156,7 @@ func testBadCursors(t *testing.T, db Database) {
 	for i := range entry.Claims {
 		entry.Claims[i].Buyer = entry.Claims[i%2].Buyer
 	}
-	must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{entry}))(t)
+	must.Get(s.Insert(t.Context(), "phones", []port.Entry{entry}))(t)
 	first := func(f sluice.OrderFilter) (cursor string) {
 		f.Limit = 1
 		_, cursor, err := s.Orders(t.Context(), f)
@@ -211,7 +212,7 @@ func testCursorOfABuyer(t *testing.T, db Database) {
 	cursor := func(buyer sluice.BuyerID) string {
 		entry := src.entry(2)
 		entry.Claims[0].Buyer, entry.Claims[1].Buyer = buyer, buyer
-		must.Get(s.Insert(t.Context(), "phones", []sluice.Entry{entry}))(t)
+		must.Get(s.Insert(t.Context(), "phones", []port.Entry{entry}))(t)
 		_, next, err := s.Orders(t.Context(), sluice.OrderFilter{Buyer: buyer, Limit: 1})
 		if err != nil {
 			t.Fatal(err)

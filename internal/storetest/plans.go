@@ -13,12 +13,13 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // Plans is an adapter whose statements are run beside a big sale.
 type Plans struct {
-	Store   sluice.Store
+	Store   port.Store
 	DB      *sql.DB // of that store
 	Dialect sqlcore.Dialect
 	Analyze string // makes the database's statistics

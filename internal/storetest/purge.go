@@ -11,11 +11,12 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // longAgo makes a sale, and all that has happened to it and to its orders, two hours
 // older.
-func longAgo(t *testing.T, db Database, s sluice.Store, id sluice.SaleID) {
+func longAgo(t *testing.T, db Database, s port.Store, id sluice.SaleID) {
 	t.Helper()
 	numberAll(t, s, 1000)
 	db.Age(t, id, 2*time.Hour)
@@ -25,19 +26,19 @@ func longAgo(t *testing.T, db Database, s sluice.Store, id sluice.SaleID) {
 }
 
 // goesOn lets another sale sell: the store has a newer order, and newer events.
-func goesOn(t *testing.T, s sluice.Store, id sluice.SaleID) {
+func goesOn(t *testing.T, s port.Store, id sluice.SaleID) {
 	t.Helper()
 	selling(t, s, id, 1000).store(t, s, 1)
 	numberAll(t, s, 1000)
 }
 
-func purge(t *testing.T, s sluice.Store) sluice.Purged {
+func purge(t *testing.T, s port.Store) port.Purged {
 	t.Helper()
 	done := must.Get(s.PurgeOlder(t.Context(), time.Hour))(t)
 	return done
 }
 
-func samePurged(t *testing.T, want, got sluice.Purged) {
+func samePurged(t *testing.T, want, got port.Purged) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("purged (-want +got):\n%s", diff)
@@ -47,12 +48,12 @@ func samePurged(t *testing.T, want, got sluice.Purged) {
 // soldOut is an archived sale of long ago: two orders are paid, one of them of two
 // units, one is refunded, one cancelled, and two were beyond the total, of which one
 // was paid and waits for its refund.
-func soldOut(t *testing.T, db Database, s sluice.Store, id sluice.SaleID) sluice.Entry {
+func soldOut(t *testing.T, db Database, s port.Store, id sluice.SaleID) port.Entry {
 	t.Helper()
 	src := selling(t, s, id, 5)
 	entry := src.entryOf(2, 1, 1, 1, 1, 1)
 	order := func(i int) sluice.OrderID { return entry.Claims[i].Order }
-	insert(t, s, sluice.Stored{Inserted: 6, Rejected: []sluice.OrderID{order(4), order(5)}}, entry)
+	insert(t, s, port.Stored{Inserted: 6, Rejected: []sluice.OrderID{order(4), order(5)}}, entry)
 	numberAll(t, s, 1000)
 	for i := range 3 {
 		change(t, s, want(order(i), sluice.Pay))
@@ -71,7 +72,7 @@ func testPurge(t *testing.T, db Database) {
 	s := db.Open(t)
 	entry := soldOut(t, db, s, "phones")
 	due := entry.Claims[5].Order
-	if got, err := s.PurgeOlder(t.Context(), 3*time.Hour); err != nil || !cmp.Equal(got, sluice.Purged{}) {
+	if got, err := s.PurgeOlder(t.Context(), 3*time.Hour); err != nil || !cmp.Equal(got, port.Purged{}) {
 		t.Errorf("too early: %+v, %v", got, err)
 	}
 	// Without a newer order and a newer event the last ones stay.
@@ -79,8 +80,8 @@ func testPurge(t *testing.T, db Database) {
 	before, last := read(t, s, "phones"), feed(t, s, 100)
 	cut := int64(len(last) - 3) // radios: created, loaded, an order
 	refundDue := []sluice.ErasureWait{{Sale: "phones", Why: sluice.OwedRefund}}
-	samePurged(t, sluice.Purged{Orders: 5, Events: cut, Waits: refundDue}, purge(t, s))
-	samePurged(t, sluice.Purged{Waits: refundDue}, purge(t, s))
+	samePurged(t, port.Purged{Orders: 5, Events: cut, Waits: refundDue}, purge(t, s))
+	samePurged(t, port.Purged{Waits: refundDue}, purge(t, s))
 	sums := []sluice.Sum{
 		{Status: sluice.Paid, Currency: "CNY", Orders: 2, Units: 3, Amount: 3 * 199900},
 		{Status: sluice.Refunded, Currency: "CNY", Orders: 1, Units: 1, Amount: 199900},
@@ -118,24 +119,24 @@ func testPurge(t *testing.T, db Database) {
 	_, err = s.Order(t.Context(), first.Order)
 	wantError(t, err, sluice.ErrOrderNotFound)
 	unchanged(t, s, "phones", func() {
-		_, err := s.Insert(t.Context(), "phones", []sluice.Entry{entry})
-		wantError(t, err, sluice.ErrStaleEpoch)
+		_, err := s.Insert(t.Context(), "phones", []port.Entry{entry})
+		wantError(t, err, port.ErrStaleEpoch)
 		whole, _ := split(entry, 1)
-		_, err = s.Insert(t.Context(), "phones", []sluice.Entry{whole})
-		wantError(t, err, sluice.ErrStaleEpoch)
+		_, err = s.Insert(t.Context(), "phones", []port.Entry{whole})
+		wantError(t, err, port.ErrStaleEpoch)
 		_, err = s.BeginLoad(t.Context(), "phones", 0)
 		wantError(t, err, sluice.ErrArchived)
 	})
 
 	// The refund is new, and its order stays as long as its event.
 	change(t, s, want(due, sluice.Refund))
-	samePurged(t, sluice.Purged{Waits: []sluice.ErasureWait{{Sale: "phones", Why: sluice.RecentEvents}}}, purge(t, s))
+	samePurged(t, port.Purged{Waits: []sluice.ErasureWait{{Sale: "phones", Why: sluice.RecentEvents}}}, purge(t, s))
 	numberAll(t, s, 1000)
-	samePurged(t, sluice.Purged{Waits: []sluice.ErasureWait{{Sale: "phones", Why: sluice.RecentEvents}}}, purge(t, s))
+	samePurged(t, port.Purged{Waits: []sluice.ErasureWait{{Sale: "phones", Why: sluice.RecentEvents}}}, purge(t, s))
 	longAgo(t, db, s, "radios")
 	longAgo(t, db, s, "phones")
 	goesOn(t, s, "tablets")
-	samePurged(t, sluice.Purged{Orders: 1, Events: 4}, purge(t, s))
+	samePurged(t, port.Purged{Orders: 1, Events: 4}, purge(t, s))
 	remains.Sums[1].Orders, remains.Sums[1].Units, remains.Sums[1].Amount = 2, 2, 2*199900
 	remains.NotCovered = 2
 	after = read(t, s, "phones")
@@ -148,7 +149,7 @@ func testPurge(t *testing.T, db Database) {
 			t.Errorf("dead letter %+v", l)
 		}
 	}
-	samePurged(t, sluice.Purged{}, purge(t, s))
+	samePurged(t, port.Purged{}, purge(t, s))
 	if left := mustBeSound(t, s, "radios"); len(left.Orders) != 1 {
 		t.Errorf("the other sale has %d orders", len(left.Orders))
 	}
@@ -165,7 +166,7 @@ func testRemainsUnreadable(t *testing.T, db Database) {
 	goesOn(t, s, "radios")
 	purge(t, s)
 	db.Execute(t, `UPDATE sales SET remains = '{"sums":"gone"}' WHERE id = 'phones'`)
-	for what, filter := range map[string]sluice.SaleFilter{
+	for what, filter := range map[string]port.SaleFilter{
 		"all": {}, "named": {IDs: []sluice.SaleID{"phones", "radios"}}, "a page": {Limit: 2},
 	} {
 		list, err := s.Sales(t.Context())
@@ -197,7 +198,7 @@ func testPurgeAfterJump(t *testing.T, db Database) {
 		change(t, s, want(c.Order, sluice.Pay))
 	}
 	archivedSale(t, s, "phones")
-	recordAction(t, s, sluice.AdminAction{By: "admin"})
+	recordAction(t, s, port.AdminAction{By: "admin"})
 	goesOn(t, s, "radios")
 	before := look(t, s, "phones")
 	const years = 365 * 24 * time.Hour
@@ -206,7 +207,7 @@ func testPurgeAfterJump(t *testing.T, db Database) {
 	erased, err := skewed.EraseOlder(t.Context(), 10*years)
 	sameErased(t, sluice.Erased{}, erased, err)
 	purged := must.Get(skewed.PurgeOlder(t.Context(), 10*years))(t)
-	samePurged(t, sluice.Purged{}, purged)
+	samePurged(t, port.Purged{}, purged)
 	if diff := cmp.Diff(before, look(t, s, "phones")); diff != "" {
 		t.Errorf("the sale (-before +after):\n%s", diff)
 	}
@@ -222,17 +223,17 @@ func testPurgeWaitsForWebhooks(t *testing.T, db Database) {
 	soldOut(t, db, s, "phones")
 	recent := []sluice.ErasureWait{{Sale: "phones", Why: sluice.RecentEvents}}
 	behind := []sluice.WebhookID{"wh_slow"}
-	samePurged(t, sluice.Purged{Waits: recent, Behind: behind}, purge(t, s))
+	samePurged(t, port.Purged{Waits: recent, Behind: behind}, purge(t, s))
 
 	last := must.Get(s.LastEvent(t.Context()))(t)
 	kept := []sluice.Delivery{
 		{Event: 2, Subject: "phones", State: sluice.DeliveryFailed},
 		{Event: 4, Subject: "phones", State: sluice.DeliveryPending},
 	}
-	if ok, err := s.Advance(t.Context(), "wh_slow", sluice.Progress{To: last, Kept: kept}); err != nil || !ok {
+	if ok, err := s.Advance(t.Context(), "wh_slow", port.Progress{To: last, Kept: kept}); err != nil || !ok {
 		t.Fatal(ok, err)
 	}
-	samePurged(t, sluice.Purged{Events: 3, Waits: recent, Behind: behind}, purge(t, s))
+	samePurged(t, port.Purged{Events: 3, Waits: recent, Behind: behind}, purge(t, s))
 	pending, failed, err := s.CountDeliveries(t.Context(), "wh_slow")
 	if err != nil || pending != 1 || failed != 0 {
 		t.Errorf("%d pending, %d failed, %v", pending, failed, err)
@@ -247,7 +248,7 @@ func testPurgeWaitsForWebhooks(t *testing.T, db Database) {
 	if err := s.ReplayFrom(t.Context(), "wh_slow", 4); err != nil {
 		t.Error(err)
 	}
-	samePurged(t, sluice.Purged{Waits: recent, Behind: behind}, purge(t, s))
+	samePurged(t, port.Purged{Waits: recent, Behind: behind}, purge(t, s))
 	must.Succeed(t, s.DeleteWebhook(t.Context(), "wh_slow"))
 	// All is old, and the last event and the last order stay.
 	done := purge(t, s)
@@ -263,7 +264,7 @@ func testPurgeWaitsForWebhooks(t *testing.T, db Database) {
 }
 
 // manyEnded is an archived sale of long ago with so many cancelled orders.
-func manyEnded(t *testing.T, db Database, s sluice.Store, id sluice.SaleID, n int) {
+func manyEnded(t *testing.T, db Database, s port.Store, id sluice.SaleID, n int) {
 	t.Helper()
 	entry := selling(t, s, id, 100_000).store(t, s, n)
 	for i := range entry.Claims {
@@ -284,7 +285,7 @@ func manyEnded(t *testing.T, db Database, s sluice.Store, id sluice.SaleID, n in
 
 // adds fails the test unless the remains of a sale and its orders are n orders, of
 // which every tenth is paid.
-func adds(t *testing.T, s sluice.Store, id sluice.SaleID, n int64) (left int64) {
+func adds(t *testing.T, s port.Store, id sluice.SaleID, n int64) (left int64) {
 	t.Helper()
 	c := look(t, s, id)
 	left = int64(len(c.Orders))
@@ -346,14 +347,14 @@ func testPurgeNewestOrder(t *testing.T, db Database) {
 	last := look(t, s, "phones").Orders[29].ID
 	done := purge(t, s)
 	newest := []sluice.ErasureWait{{Sale: "phones", Why: sluice.NewestOrder}}
-	samePurged(t, sluice.Purged{Orders: 29, Events: done.Events, Waits: newest}, done)
+	samePurged(t, port.Purged{Orders: 29, Events: done.Events, Waits: newest}, done)
 	radios := source{sale: "radios", epoch: 1}
 	next := radios.store(t, s, 1).Claims[0].Order
 	page, _, err := s.Orders(t.Context(), sluice.OrderFilter{Limit: 10, Cursor: cursor})
 	if err != nil || len(page) != 2 || page[0].ID != last || page[1].ID != next {
 		t.Errorf("the page after the cursor: %+v, %v", page, err)
 	}
-	samePurged(t, sluice.Purged{Orders: 1}, purge(t, s))
+	samePurged(t, port.Purged{Orders: 1}, purge(t, s))
 	adds(t, s, "phones", 30)
 }
 
@@ -364,7 +365,7 @@ func testConcurrentPurge(t *testing.T, db Database) {
 	manyEnded(t, db, s, "phones", many)
 	goesOn(t, s, "radios")
 	all := make(chan int64, 2)
-	of := func(s sluice.Store) func(context.Context) error {
+	of := func(s port.Store) func(context.Context) error {
 		return func(ctx context.Context) error {
 			done, err := s.PurgeOlder(ctx, time.Hour)
 			all <- done.Orders

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // races is how often two changes are raced: enough to find what is wrong. Soak
@@ -28,7 +29,7 @@ func testPaymentAgainstExpiry(t *testing.T, db Database) { racePaymentAndExpiry(
 
 func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 	const perRound = 50
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	told := map[sluice.OrderID]sluice.Status{}
 	var mu sync.Mutex
@@ -97,7 +98,7 @@ func racePaymentAndExpiry(t *testing.T, db Database, n int) {
 // oneOutcomeEach checks orders on which a payment was tried: each is paid, and
 // in time, or its money is due and its units returned once. It returns how many
 // came too late.
-func oneOutcomeEach(t *testing.T, s sluice.Store, told map[sluice.OrderID]sluice.Status) (late int) {
+func oneOutcomeEach(t *testing.T, s port.Store, told map[sluice.OrderID]sluice.Status) (late int) {
 	t.Helper()
 	released := map[sluice.OrderID]int{}
 	for _, r := range given(t, s) {
@@ -130,7 +131,7 @@ func oneOutcomeEach(t *testing.T, s sluice.Store, told map[sluice.OrderID]sluice
 
 // raceTwo lets two changes of each of n orders run at the same time, on two
 // handles, and hands the outcomes to judge.
-func raceTwo(t *testing.T, handles [2]sluice.Store, n int, both func(sluice.OrderID) [2]sluice.Change,
+func raceTwo(t *testing.T, handles [2]port.Store, n int, both func(sluice.OrderID) [2]sluice.Change,
 	judge func(sluice.OrderID, [2]sluice.Order, [2]error),
 ) {
 	t.Helper()
@@ -156,7 +157,7 @@ func raceTwo(t *testing.T, handles [2]sluice.Store, n int, both func(sluice.Orde
 func testPaymentAgainstCancel(t *testing.T, db Database) { racePaymentAndCancel(t, db, races()) }
 
 func racePaymentAndCancel(t *testing.T, db Database, n int) {
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	src.store(t, handles[0], n)
 	told := map[sluice.OrderID]sluice.Status{}
@@ -181,7 +182,7 @@ func racePaymentAndCancel(t *testing.T, db Database, n int) {
 
 // Two of the same kind: the same payment twice, two payments, two refunds.
 func testSameChangeTwice(t *testing.T, db Database) {
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	n := races() / 10
 	src.store(t, handles[0], n)
@@ -216,7 +217,7 @@ func testSameChangeTwice(t *testing.T, db Database) {
 
 // One payment for two orders at the same moment, on two servers: one order has it.
 func testPaymentOfTwo(t *testing.T, db Database) {
-	handles := [2]sluice.Store{db.Open(t), db.Open(t)}
+	handles := [2]port.Store{db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", sluice.Unlimited)
 	n := races() / 10
 	src.store(t, handles[0], n)
@@ -253,7 +254,7 @@ func testPaymentOfTwo(t *testing.T, db Database) {
 // So a ledger that is loaded from the image, and discards releases of older
 // epochs, gets each unit back once (I2, I6).
 func testLoadsAgainstEndings(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
 	src := selling(t, s, "phones", sluice.Unlimited)
 	const n = 240
@@ -270,7 +271,7 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 			}
 		})
 	}
-	var images []sluice.LoadImage
+	var images []port.LoadImage
 	for told := 0; ; {
 		epoch := int64(len(images) + 1)
 		must.Succeed(t, s.FenceSale(t.Context(), "phones", epoch, "test"))
@@ -317,17 +318,17 @@ func testLoadsAgainstEndings(t *testing.T, db Database) {
 // Everything at once, on few orders: whatever the order of events, taken is the
 // sum of the live orders at every moment, and each ended order is released once.
 func testEverythingAtOnce(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	src := selling(t, handles[0], "phones", 1000)
 	old, fresh := src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...), src.entryOf(slices.Repeat([]int64{1, 2, 3}, 20)...)
-	insert(t, handles[0], sluice.Stored{Inserted: 60}, old)
+	insert(t, handles[0], port.Stored{Inserted: 60}, old)
 	db.Age(t, "phones", time.Hour)
-	insert(t, handles[0], sluice.Stored{Inserted: 60}, fresh)
+	insert(t, handles[0], port.Stored{Inserted: 60}, fresh)
 	claims := append(old.Claims, fresh.Claims...)
 
 	var mu sync.Mutex
 	released := map[sluice.OrderID]int{}
-	give := func(_ sluice.SaleID, releases []sluice.Release) error {
+	give := func(_ sluice.SaleID, releases []port.Release) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if rand.IntN(3) == 0 {
@@ -360,7 +361,7 @@ func testEverythingAtOnce(t *testing.T, db Database) {
 						t.Error(err)
 					}
 				case 2:
-					if _, err := s.Insert(t.Context(), "phones", []sluice.Entry{old, fresh}); err != nil {
+					if _, err := s.Insert(t.Context(), "phones", []port.Entry{old, fresh}); err != nil {
 						t.Error(err)
 					}
 				}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // plant damages the database as no program of ours does. The statements are
@@ -27,9 +28,9 @@ func (db *Database) plant(t *testing.T, format string, args ...any) {
 	db.Execute(t, fmt.Sprintf(format, args...))
 }
 
-func waiting(t *testing.T, s sluice.Store, sale sluice.SaleID) (orders []sluice.OrderID) {
+func waiting(t *testing.T, s port.Store, sale sluice.SaleID) (orders []sluice.OrderID) {
 	t.Helper()
-	err := s.Snapshot(t.Context(), sale, func(n sluice.Snapshot) error {
+	err := s.Snapshot(t.Context(), sale, func(n port.Snapshot) error {
 		return n.Returning(func(id sluice.OrderID) bool {
 			orders = append(orders, id)
 			return true
@@ -42,14 +43,14 @@ func waiting(t *testing.T, s sluice.Store, sale sluice.SaleID) (orders []sluice.
 	return orders
 }
 
-func reissue(t *testing.T, s sluice.Store, order sluice.OrderID, epoch int64, wanted bool, why string) {
+func reissue(t *testing.T, s port.Store, order sluice.OrderID, epoch int64, wanted bool, why string) {
 	t.Helper()
 	if written, err := s.ReissueRelease(t.Context(), order, epoch); err != nil || written != wanted {
 		t.Errorf("%s: written %v, %v; want %v", why, written, err, wanted)
 	}
 }
 
-func ordersOf(releases []sluice.Release) (orders []sluice.OrderID) {
+func ordersOf(releases []port.Release) (orders []sluice.OrderID) {
 	for _, r := range releases {
 		orders = append(orders, r.Order)
 	}
@@ -69,7 +70,7 @@ func testReturning(t *testing.T, db Database) {
 	src := source{sale: "phones", epoch: 1, seq: 3, made: 3}
 	src.store(t, s, 2) // these live
 	readOnly := db.OpenReadOnly(t)
-	for _, s := range []sluice.Store{s, readOnly} {
+	for _, s := range []port.Store{s, readOnly} {
 		if diff := cmp.Diff(ordersOf(phones), waiting(t, s, "phones")); diff != "" {
 			t.Errorf("phones (-want +got):\n%s", diff)
 		}
@@ -78,7 +79,7 @@ func testReturning(t *testing.T, db Database) {
 		}
 	}
 	// Those that a ledger did not take still wait; those that it took do not.
-	_, err := s.GiveReleases(t.Context(), 1, func(sluice.SaleID, []sluice.Release) error { return errLedgerIsDown })
+	_, err := s.GiveReleases(t.Context(), 1, func(sluice.SaleID, []port.Release) error { return errLedgerIsDown })
 	wantError(t, err, errLedgerIsDown)
 	if n := len(waiting(t, s, "phones")) + len(waiting(t, s, "tablets")); n != 5 {
 		t.Errorf("%d wait after a failure, want 5", n)
@@ -104,7 +105,7 @@ func testReissueRelease(t *testing.T, db Database) {
 			reissue(t, s, id, 1, true, string(status))
 			reissue(t, s, id, 1, false, string(status)+", while one waits")
 		})
-		if diff := cmp.Diff([]sluice.Release{releaseOf(&order, 1)}, given(t, s)); diff != "" {
+		if diff := cmp.Diff([]port.Release{releaseOf(&order, 1)}, given(t, s)); diff != "" {
 			t.Errorf("%s: release (-want +got):\n%s", status, diff)
 		}
 		if got := history(t, s, id); len(got) == 0 || got[len(got)-1].To != status {
@@ -126,7 +127,7 @@ func testReissueReleaseConditions(t *testing.T, db Database) {
 	}
 	// Beyond the cap: it never held units.
 	beyond := src.entryOf(1)
-	insert(t, s, sluice.Stored{Inserted: 1, Rejected: []sluice.OrderID{beyond.Claims[0].Order}}, beyond)
+	insert(t, s, port.Stored{Inserted: 1, Rejected: []sluice.OrderID{beyond.Claims[0].Order}}, beyond)
 	reissue(t, s, beyond.Claims[0].Order, 1, false, "an order beyond the cap")
 	change(t, s, want(pending, sluice.Cancel))
 	cancelled = pending
@@ -172,7 +173,7 @@ func testReissueReleaseArchived(t *testing.T, db Database) {
 // Several servers that find the same release lost write it once (I6).
 func testConcurrentReissue(t *testing.T, db Database) {
 	const orders = 40
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	lost := ended(t, handles[0], "phones", orders)
 	db.plant(t, "DELETE FROM releases WHERE sale_id = 'phones'")
 	if n := len(waiting(t, handles[0], "phones")); n != 0 {
@@ -294,7 +295,7 @@ func testRecountAgainstChanges(t *testing.T, db Database) {
 		defer close(fresh)
 		for range batches {
 			entry := src.entry(each)
-			if _, err := inserting.Insert(t.Context(), "phones", []sluice.Entry{entry}); err != nil {
+			if _, err := inserting.Insert(t.Context(), "phones", []port.Entry{entry}); err != nil {
 				t.Error(err)
 				return
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A sale whose store is older than its ledger: its orders do not expire, claims that had ended
@@ -23,7 +24,7 @@ func testRecovery(t *testing.T, db Database) {
 	must.Get(s.BeginLoad(ctx, "phone", 0))(t)
 	must.Succeed(t, s.ConfirmLoad(ctx, "phone", 1))
 	live := anEntry("phone", 1, 1, 2)
-	must.Get(s.Insert(ctx, "phone", []sluice.Entry{live}))(t)
+	must.Get(s.Insert(ctx, "phone", []port.Entry{live}))(t)
 
 	fence := func(reason, want string) {
 		t.Helper()
@@ -42,7 +43,7 @@ func testRecovery(t *testing.T, db Database) {
 	}
 
 	ended := anEntry("phone", 2, 7, 3) // of an epoch that the store has not heard of
-	records := []sluice.Record{ended.Record(0), ended.Record(1), ended.Record(2)}
+	records := []port.Record{ended.Record(0), ended.Record(1), ended.Record(2)}
 	records[0].Live, records[1].Live, records[2].Live = false, false, false
 	records[1].Unpaid = true
 	records[2].Epoch, records[2].Seq = 1, 1 // where another order stands
@@ -57,7 +58,7 @@ func testRecovery(t *testing.T, db Database) {
 		if err != nil || o.Status != sluice.Cancelled || o.Unpaid != records[i].Unpaid {
 			t.Errorf("%+v, %v", o, err)
 		}
-		if diff := cmp.Diff(records[i], o.Record()); diff != "" {
+		if diff := cmp.Diff(records[i], port.RecordOf(&o)); diff != "" {
 			t.Errorf("its claim (-want +got): %s", diff)
 		}
 		h, err := s.History(ctx, o.ID)
@@ -73,7 +74,7 @@ func testRecovery(t *testing.T, db Database) {
 		t.Errorf("%d releases, %v", n, err)
 	}
 
-	if _, err := s.Recovered(ctx, "phone", 2, "a test", time.Hour); !errors.Is(err, sluice.ErrStaleEpoch) {
+	if _, err := s.Recovered(ctx, "phone", 2, "a test", time.Hour); !errors.Is(err, port.ErrStaleEpoch) {
 		t.Errorf("of another epoch: %v", err)
 	}
 	until := must.Get(s.Recovered(ctx, "phone", 1, "a test", time.Hour))(t)
@@ -90,8 +91,8 @@ func testRecovery(t *testing.T, db Database) {
 }
 
 // anEntry is an entry of n claims, at places from seq on.
-func anEntry(sale sluice.SaleID, epoch, seq int64, n int) sluice.Entry {
-	e := sluice.Entry{
+func anEntry(sale sluice.SaleID, epoch, seq int64, n int) port.Entry {
+	e := port.Entry{
 		ID: fmt.Sprint("entry-", epoch, "-", seq), Sale: sale, Epoch: epoch, Node: "node-1", Terms: 1, FirstSeq: seq,
 		At: time.Now().UTC().Truncate(time.Millisecond),
 	}

@@ -12,10 +12,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // ended stores n orders of a new sale and cancels them.
-func ended(t *testing.T, s sluice.Store, id sluice.SaleID, n int) (releases []sluice.Release) {
+func ended(t *testing.T, s port.Store, id sluice.SaleID, n int) (releases []port.Release) {
 	t.Helper()
 	create(t, s, aSale(id, sluice.Unlimited))
 	src := source{sale: id, epoch: 1}
@@ -31,18 +32,18 @@ var errLedgerIsDown = errors.New("the ledger is down")
 
 func testReleases(t *testing.T, db Database) {
 	s := db.Open(t)
-	never := func(sluice.SaleID, []sluice.Release) error { t.Error("called"); return nil }
+	never := func(sluice.SaleID, []port.Release) error { t.Error("called"); return nil }
 	if n, err := s.GiveReleases(t.Context(), 10, never); n != 0 || err != nil {
 		t.Errorf("%d given, %v", n, err)
 	}
-	want := map[sluice.SaleID][]sluice.Release{
+	want := map[sluice.SaleID][]port.Release{
 		"phones": ended(t, s, "phones", 5), "tablets": ended(t, s, "tablets", 2),
 		"radios": ended(t, s, "radios", 3),
 	}
-	got := map[sluice.SaleID][]sluice.Release{}
+	got := map[sluice.SaleID][]port.Release{}
 	total := 0
 	for total < 10 {
-		n, err := s.GiveReleases(t.Context(), 2, func(sale sluice.SaleID, releases []sluice.Release) error {
+		n, err := s.GiveReleases(t.Context(), 2, func(sale sluice.SaleID, releases []port.Release) error {
 			if len(releases) < 1 || len(releases) > 2 {
 				t.Errorf("%d releases at once", len(releases))
 			}
@@ -84,11 +85,11 @@ func testReleases(t *testing.T, db Database) {
 func testReleasesComeAgain(t *testing.T, db Database) {
 	s := db.Open(t)
 	want := ended(t, s, "phones", 3)
-	var handed []sluice.Release
-	keep := func(releases []sluice.Release) { handed = slices.Clone(releases) }
+	var handed []port.Release
+	keep := func(releases []port.Release) { handed = slices.Clone(releases) }
 	for name, attempt := range map[string]func(context.Context, context.CancelFunc) error{
 		"it fails": func(ctx context.Context, _ context.CancelFunc) error {
-			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []sluice.Release) error {
+			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []port.Release) error {
 				keep(r)
 				return errLedgerIsDown
 			})
@@ -99,11 +100,11 @@ func testReleasesComeAgain(t *testing.T, db Database) {
 		},
 		"the server dies in between": func(ctx context.Context, _ context.CancelFunc) (err error) {
 			defer func() { err, _ = recover().(error) }()
-			_, _ = s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []sluice.Release) error { keep(r); panic(errLedgerIsDown) })
+			_, _ = s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []port.Release) error { keep(r); panic(errLedgerIsDown) })
 			return nil
 		},
 		"the server stops before it forgets them": func(ctx context.Context, stop context.CancelFunc) error {
-			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []sluice.Release) error { keep(r); stop(); return nil })
+			_, err := s.GiveReleases(ctx, 10, func(_ sluice.SaleID, r []port.Release) error { keep(r); stop(); return nil })
 			return err
 		},
 	} {
@@ -124,7 +125,7 @@ func testReleasesComeAgain(t *testing.T, db Database) {
 		}
 	}
 	other := db.Open(t)
-	var got []sluice.Release
+	var got []port.Release
 	for deadline := time.Now().Add(time.Minute); got == nil && time.Now().Before(deadline); {
 		got = given(t, other)
 	}
@@ -146,7 +147,7 @@ func testReleasesOfOthersGoOn(t *testing.T, db Database) {
 	}
 	for round := range 2 {
 		got := map[sluice.SaleID]int{}
-		n, err := s.GiveReleases(t.Context(), 2, func(sale sluice.SaleID, releases []sluice.Release) error {
+		n, err := s.GiveReleases(t.Context(), 2, func(sale sluice.SaleID, releases []port.Release) error {
 			got[sale]++
 			if sale == "a" || sale == "c" {
 				return errLedgerIsDown
@@ -176,7 +177,7 @@ func testReleasesOfOthersGoOn(t *testing.T, db Database) {
 	seen := map[sluice.SaleID]bool{}
 	for range 3 {
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err := s.GiveReleases(ctx, 2, func(sale sluice.SaleID, releases []sluice.Release) error {
+		_, err := s.GiveReleases(ctx, 2, func(sale sluice.SaleID, releases []port.Release) error {
 			seen[sale] = true
 			cancel()
 			return ctx.Err()
@@ -196,10 +197,10 @@ func testReleasesInOtherHands(t *testing.T, db Database) {
 	ended(t, s, "phones", 5)
 	ended(t, s, "tablets", 5)
 	handed := map[sluice.OrderID]int{}
-	var first []sluice.Release
+	var first []port.Release
 	entered, leave, done := make(chan bool), make(chan error), make(chan error)
 	go func() {
-		_, err := s.GiveReleases(t.Context(), 2, func(_ sluice.SaleID, releases []sluice.Release) error {
+		_, err := s.GiveReleases(t.Context(), 2, func(_ sluice.SaleID, releases []port.Release) error {
 			if first != nil {
 				t.Errorf("%d more were left", len(releases))
 			}
@@ -241,7 +242,7 @@ func testReleasesInOtherHands(t *testing.T, db Database) {
 
 // Many servers give at once, and some fail: each release is given once.
 func testConcurrentGivers(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	want := len(ended(t, handles[0], "phones", 120)) + len(ended(t, handles[0], "tablets", 60))
 	var mu sync.Mutex
 	times := map[sluice.OrderID]int{}
@@ -258,7 +259,7 @@ func testConcurrentGivers(t *testing.T, db Database) {
 	for _, s := range handles {
 		running.Go(func() {
 			for left() {
-				_, err := s.GiveReleases(t.Context(), 7, func(_ sluice.SaleID, releases []sluice.Release) error {
+				_, err := s.GiveReleases(t.Context(), 7, func(_ sluice.SaleID, releases []port.Release) error {
 					mu.Lock()
 					defer mu.Unlock()
 					if calls++; calls%3 == 0 {

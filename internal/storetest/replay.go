@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A dead letter that was dealt with is no longer listed, and still there.
@@ -18,12 +19,12 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 	for _, entry := range []string{"a", "b"} {
 		must.Succeed(t, s.SetAside(t.Context(), aLetter("phones", 1, entry)))
 	}
-	list := func(sale sluice.SaleID) []sluice.DeadLetter {
+	list := func(sale sluice.SaleID) []port.DeadLetter {
 		t.Helper()
 		letters := must.Get(s.DeadLetters(t.Context(), sale))(t)
 		return letters
 	}
-	one := func(id int64) sluice.DeadLetter {
+	one := func(id int64) port.DeadLetter {
 		t.Helper()
 		letter := must.Get(s.DeadLetter(t.Context(), id))(t)
 		return letter
@@ -53,7 +54,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 	if diff := cmp.Diff(got, one(letters[0].ID)); diff != "" {
 		t.Errorf("after a second note (-before +after):\n%s", diff)
 	}
-	for _, listed := range [][]sluice.DeadLetter{list("phones"), list("phones"), look(t, s, "phones").Letters} {
+	for _, listed := range [][]port.DeadLetter{list("phones"), list("phones"), look(t, s, "phones").Letters} {
 		if diff := cmp.Diff(letters[1:], listed); diff != "" {
 			t.Errorf("those left (-want +got):\n%s", diff)
 		}
@@ -68,7 +69,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 
 // Of several who note how a letter was dealt with, one is the first.
 func testConcurrentResolve(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t)}
 	must.Succeed(t, handles[0].SetAside(t.Context(), aLetter("phones", 1, "a")))
 	letters, err := handles[0].DeadLetters(t.Context(), "phones")
 	if err != nil || len(letters) != 1 {

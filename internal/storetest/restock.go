@@ -12,10 +12,11 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // wantTerms checks total, cap, taken and version of a sale.
-func wantTerms(t *testing.T, s sluice.Store, total, limit, taken, version int64) {
+func wantTerms(t *testing.T, s port.Store, total, limit, taken, version int64) {
 	t.Helper()
 	c := mustBeSound(t, s, "phones")
 	if got := c.Sale; got.Total != total || got.Cap != limit || got.Taken != taken || got.Version != version ||
@@ -25,7 +26,7 @@ func wantTerms(t *testing.T, s sluice.Store, total, limit, taken, version int64)
 	}
 }
 
-func restock(t *testing.T, s sluice.Store, id string, delta int64) sluice.Sale {
+func restock(t *testing.T, s port.Store, id string, delta int64) sluice.Sale {
 	t.Helper()
 	sale := must.Get(s.Restock(t.Context(), "phones", id, delta))(t)
 	if diff := cmp.Diff(read(t, s, "phones"), sale); diff != "" {
@@ -35,7 +36,7 @@ func restock(t *testing.T, s sluice.Store, id string, delta int64) sluice.Sale {
 }
 
 // undo takes back what waits under this version of the terms.
-func undo(t *testing.T, s sluice.Store, version int64) {
+func undo(t *testing.T, s port.Store, version int64) {
 	t.Helper()
 	sale := must.Get(s.UndoLowering(t.Context(), "phones", version))(t)
 	if diff := cmp.Diff(read(t, s, "phones"), sale); diff != "" {
@@ -44,7 +45,7 @@ func undo(t *testing.T, s sluice.Store, version int64) {
 }
 
 // wantMade checks what Restocked says of a restock.
-func wantMade(t *testing.T, s sluice.Store, id string, delta int64, want bool) {
+func wantMade(t *testing.T, s port.Store, id string, delta int64, want bool) {
 	t.Helper()
 	sale, made, err := s.Restocked(t.Context(), "phones", id, delta)
 	if err != nil || made != want {
@@ -231,7 +232,7 @@ func testCap(t *testing.T, db Database) {
 	wantTerms(t, s, 13, 15, 13, 4)
 	late := src.store(t, s, 1)
 	again := src.entry(1) // with care, since one is known
-	insert(t, s, sluice.Stored{Inserted: 1, Redelivered: 1}, late, again)
+	insert(t, s, port.Stored{Inserted: 1, Redelivered: 1}, late, again)
 	wantTerms(t, s, 13, 15, 15, 4)
 	confirm(4) // the ledger lost data: more is taken than it says
 	wantTerms(t, s, 13, 15, 15, 4)
@@ -256,7 +257,7 @@ func testCap(t *testing.T, db Database) {
 	wantTerms(t, s, 18, 18, 15, 7)
 
 	beyond := src.entry(4)
-	insert(t, s, sluice.Stored{Inserted: 4, Rejected: []sluice.OrderID{beyond.Claims[3].Order}}, beyond)
+	insert(t, s, port.Stored{Inserted: 4, Rejected: []sluice.OrderID{beyond.Claims[3].Order}}, beyond)
 	wantTerms(t, s, 18, 18, 18, 7)
 }
 
@@ -278,12 +279,12 @@ func testCapOfNoTotal(t *testing.T, db Database) {
 	}
 	src := source{sale: "phones", epoch: 1}
 	late := src.entry(1)
-	insert(t, s, sluice.Stored{Inserted: 1, Rejected: []sluice.OrderID{late.Claims[0].Order}}, late)
+	insert(t, s, port.Stored{Inserted: 1, Rejected: []sluice.OrderID{late.Claims[0].Order}}, late)
 }
 
 // The same restock by several servers is made once.
 func testConcurrentRestock(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	create(t, handles[0], aSale("phones", 100))
 	var running sync.WaitGroup
 	for worker := range 6 {
@@ -312,10 +313,10 @@ func testConcurrentRestock(t *testing.T, db Database) {
 // I1 while the total goes up and down: at no moment does the store hold more
 // than the cap, and what is not covered is reported.
 func testRestockAgainstInserts(t *testing.T, db Database) {
-	handles := []sluice.Store{db.Open(t), db.Open(t), db.Open(t)}
+	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	s := handles[0]
 	src := selling(t, s, "phones", 40)
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for range 60 {
 		entries = append(entries, src.entry(2))
 	}
@@ -376,7 +377,7 @@ func testRestockAgainstInserts(t *testing.T, db Database) {
 }
 
 // closed lets a sale have closed before this test began.
-func closed(t *testing.T, s sluice.Store, id sluice.SaleID) {
+func closed(t *testing.T, s port.Store, id sluice.SaleID) {
 	t.Helper()
 	must.Get(s.ChangeSale(t.Context(), id, func(sale *sluice.Sale) error {
 		sale.OpensAt, sale.ClosesAt = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func testCreateSale(t *testing.T, db Database) {
@@ -82,7 +83,7 @@ func testAbsentLimits(t *testing.T, db Database) {
 		t.Errorf("read back: %+v", created)
 	}
 	src := source{sale: "endless", epoch: 1}
-	insert(t, s, sluice.Stored{Inserted: 2}, src.entryOf(sluice.MaxQuantity, sluice.MaxQuantity))
+	insert(t, s, port.Stored{Inserted: 2}, src.entryOf(sluice.MaxQuantity, sluice.MaxQuantity))
 	if c := mustBeSound(t, s, "endless"); c.Sale.Taken != 2*sluice.MaxQuantity || c.Terms[0] != created.Terms {
 		t.Errorf("taken %d, terms %+v", c.Sale.Taken, c.Terms)
 	}
@@ -111,14 +112,14 @@ func testTexts(t *testing.T, db Database) {
 		buyer := []rune(strings.NewReplacer("\n", "", "\t", "").Replace(text))
 		entry.Claims[0].Buyer = sluice.BuyerID(buyer[:min(len(buyer), 40)])
 		entry.Claims[1].Meta = ""
-		insert(t, s, sluice.Stored{Inserted: 2}, entry)
+		insert(t, s, port.Stored{Inserted: 2}, entry)
 		for j, claim := range entry.Claims {
 			order, err := s.Order(t.Context(), claim.Order)
 			if err != nil || order.Meta != claim.Meta || order.Buyer != claim.Buyer {
 				t.Errorf("%q, claim %d: meta %q, buyer %q, error %v", text, j, order.Meta, order.Buyer, err)
 			}
 		}
-		insert(t, s, sluice.Stored{Redelivered: 2}, entry)
+		insert(t, s, port.Stored{Redelivered: 2}, entry)
 	}
 }
 
@@ -165,16 +166,16 @@ func testSelectSales(t *testing.T, db Database) {
 	}
 	must.Get(s.BeginLoad(t.Context(), "d", 0))(t)
 	for _, c := range []struct {
-		filter sluice.SaleFilter
+		filter port.SaleFilter
 		want   []sluice.SaleID
 	}{
-		{sluice.SaleFilter{Live: true}, []sluice.SaleID{"a", "c", "d"}},
-		{sluice.SaleFilter{Fenced: true}, []sluice.SaleID{"c", "d"}},
-		{sluice.SaleFilter{IDs: []sluice.SaleID{"e", "none", "a", "A"}}, []sluice.SaleID{"a", "e"}},
-		{sluice.SaleFilter{IDs: []sluice.SaleID{}}, nil},
-		{sluice.SaleFilter{Limit: 2}, []sluice.SaleID{"a", "b"}},
-		{sluice.SaleFilter{After: "b", Limit: 2}, []sluice.SaleID{"c", "d"}},
-		{sluice.SaleFilter{After: "d", Limit: 2}, []sluice.SaleID{"e"}},
+		{port.SaleFilter{Live: true}, []sluice.SaleID{"a", "c", "d"}},
+		{port.SaleFilter{Fenced: true}, []sluice.SaleID{"c", "d"}},
+		{port.SaleFilter{IDs: []sluice.SaleID{"e", "none", "a", "A"}}, []sluice.SaleID{"a", "e"}},
+		{port.SaleFilter{IDs: []sluice.SaleID{}}, nil},
+		{port.SaleFilter{Limit: 2}, []sluice.SaleID{"a", "b"}},
+		{port.SaleFilter{After: "b", Limit: 2}, []sluice.SaleID{"c", "d"}},
+		{port.SaleFilter{After: "d", Limit: 2}, []sluice.SaleID{"e"}},
 	} {
 		list, err := s.SelectSales(t.Context(), c.filter)
 		if err != nil {
@@ -191,7 +192,7 @@ func testSelectSales(t *testing.T, db Database) {
 			t.Errorf("%+v (-want +got):\n%s", c.filter, diff)
 		}
 	}
-	if _, err := s.SelectSales(t.Context(), sluice.SaleFilter{}); err == nil {
+	if _, err := s.SelectSales(t.Context(), port.SaleFilter{}); err == nil {
 		t.Error("a page without a limit was read")
 	}
 }
@@ -221,9 +222,9 @@ func testUnchangedSales(t *testing.T, db Database) {
 		{"a sale that is archived", func() error { _, err := s.Archive(t.Context(), "old"); return err }},
 		{"a new sale", func() error { create(t, s, aSale("tablets", 1)); return nil }},
 	} {
-		list := must.Get(s.SelectSales(t.Context(), sluice.SaleFilter{Live: true}))(t)
-		same := sluice.SaleFilter{Live: true, Unless: sluice.DigestSales(list)}
-		if again, err := s.SelectSales(t.Context(), same); !errors.Is(err, sluice.ErrUnchanged) {
+		list := must.Get(s.SelectSales(t.Context(), port.SaleFilter{Live: true}))(t)
+		same := port.SaleFilter{Live: true, Unless: port.DigestSales(list)}
+		if again, err := s.SelectSales(t.Context(), same); !errors.Is(err, port.ErrUnchanged) {
 			t.Errorf("before %s: %d sales, %v; the digest is %+v", c.what, len(again), err, same.Unless)
 		}
 		time.Sleep(2 * time.Millisecond) // the store's clock
@@ -323,7 +324,7 @@ func testConcurrentChanges(t *testing.T, db Database) {
 	var running sync.WaitGroup
 	for i := range 8 {
 		running.Go(func() {
-			handle := []sluice.Store{s, other}[i%2]
+			handle := []port.Store{s, other}[i%2]
 			for range 5 {
 				if _, err := handle.ChangeSale(t.Context(), "phones", func(s *sluice.Sale) error {
 					s.Total++

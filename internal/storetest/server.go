@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Server is an adapter whose databases are on a server: how its tests start
@@ -22,12 +23,12 @@ type Server struct {
 	Empty func(t testing.TB) string
 	Start func(t testing.TB) ServerProcess
 
-	Open         func(ctx context.Context, url string, opts ServerOptions) (sluice.Store, error)
-	OpenReadOnly func(ctx context.Context, url string) (sluice.Store, error)
-	OpenAhead    func(t testing.TB, url string, by time.Duration) (sluice.Store, error) // see Database.OpenAhead
+	Open         func(ctx context.Context, url string, opts ServerOptions) (port.Store, error)
+	OpenReadOnly func(ctx context.Context, url string) (port.Store, error)
+	OpenAhead    func(t testing.TB, url string, by time.Duration) (port.Store, error) // see Database.OpenAhead
 	// LiftReadOnly lets a read-only store try to change something, and
 	// ReadOnlyError is in what the database then says.
-	LiftReadOnly  func(s sluice.Store)
+	LiftReadOnly  func(s port.Store)
 	ReadOnlyError string
 
 	// Raw returns a handle of the database for the test, past any store.
@@ -107,9 +108,9 @@ func (s *Server) Databases(t *testing.T) func(t *testing.T) Database {
 		s.empty(t, raw)
 		run := func(t *testing.T, statement string) { execute(t, raw, statement) }
 		return Database{
-			Open:         func(t *testing.T) sluice.Store { return s.open(t, url) },
-			OpenReadOnly: func(t *testing.T) sluice.Store { return s.openReadOnly(t, url) },
-			OpenAhead: func(t *testing.T, by time.Duration) sluice.Store {
+			Open:         func(t *testing.T) port.Store { return s.open(t, url) },
+			OpenReadOnly: func(t *testing.T) port.Store { return s.openReadOnly(t, url) },
+			OpenAhead: func(t *testing.T, by time.Duration) port.Store {
 				return s.opened(t)(s.OpenAhead(t, url, by))
 			},
 			Hold:    func(t *testing.T, statement string) func() { return Hold(t, raw, statement) },
@@ -184,20 +185,20 @@ func (s *Server) age(t testing.TB, raw *sql.DB, sale sluice.SaleID, by time.Dura
 	execute(t, raw, fmt.Sprintf("UPDATE orders SET %s WHERE sale_id = '%s'", strings.Join(set, ", "), sale))
 }
 
-func (s *Server) open(t testing.TB, url string) sluice.Store {
+func (s *Server) open(t testing.TB, url string) port.Store {
 	t.Helper()
 	return s.opened(t)(s.Open(t.Context(), url, ServerOptions{}))
 }
 
-func (s *Server) openReadOnly(t testing.TB, url string) sluice.Store {
+func (s *Server) openReadOnly(t testing.TB, url string) port.Store {
 	t.Helper()
 	return s.opened(t)(s.OpenReadOnly(t.Context(), url))
 }
 
 // opened closes the store when the test ends.
-func (s *Server) opened(t testing.TB) func(sluice.Store, error) sluice.Store {
+func (s *Server) opened(t testing.TB) func(port.Store, error) port.Store {
 	t.Helper()
-	return func(store sluice.Store, err error) sluice.Store {
+	return func(store port.Store, err error) port.Store {
 		t.Helper()
 		return Kept(t, store, err)
 	}

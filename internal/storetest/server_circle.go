@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Expiry, cancelling, heartbeats and redelivery take locks in one order (see
@@ -16,11 +17,11 @@ import (
 func testNoCircle(t *testing.T, server *Server) {
 	url := server.Start(t).URL()
 	const sales, perSale, workers = 4, 100, 4
-	handles := make([]sluice.Store, workers)
+	handles := make([]port.Store, workers)
 	for i := range handles {
 		handles[i] = server.open(t, url)
 	}
-	entries := make([]sluice.Entry, sales)
+	entries := make([]port.Entry, sales)
 	for i := range entries {
 		sale := aSale(sluice.SaleID(fmt.Sprintf("sale-%d", i)), sluice.MaxUnits)
 		create(t, handles[0], sale)
@@ -62,7 +63,7 @@ func testNoCircle(t *testing.T, server *Server) {
 					k := i / 5 % sales
 					_, err = s.Insert(t.Context(), entries[k].Sale, entries[k:k+1])
 				case 1:
-					_, err = s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []sluice.Release) error { return nil })
+					_, err = s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []port.Release) error { return nil })
 				case 2:
 					err = s.Heartbeat(t.Context(), fmt.Sprintf("node-%d", i)) // each is new, as at a start
 				default:

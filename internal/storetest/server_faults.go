@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The database goes away in the middle and comes back: calls fail meanwhile,
@@ -61,13 +62,13 @@ func testComesBack(t *testing.T, server *Server) {
 // write stores one batch after the other, from the n-th on, until the context
 // ends, each until it is stored. It signals what it is doing without waiting
 // for anybody.
-func write(ctx context.Context, s sluice.Store, n int, working, failed chan<- struct{}) error {
+func write(ctx context.Context, s port.Store, n int, working, failed chan<- struct{}) error {
 	defer close(working) // a test that waits for a signal goes on, and sees the error
 	defer close(failed)
 	for ; ctx.Err() == nil; n++ {
 		entry := Batch(n)
 		for {
-			got, err := s.Insert(context.WithoutCancel(ctx), "phones", []sluice.Entry{entry})
+			got, err := s.Insert(context.WithoutCancel(ctx), "phones", []port.Entry{entry})
 			if err == nil {
 				if got.Inserted+got.Redelivered != batchSize || got.Inserted != 0 && got.Redelivered != 0 {
 					return errors.New("a batch was stored in part")
@@ -90,7 +91,7 @@ func signal(to chan<- struct{}) {
 }
 
 // await pings until the store answers.
-func await(t *testing.T, s sluice.Store) {
+func await(t *testing.T, s port.Store) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
 	for {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -30,7 +31,7 @@ func soon(t *testing.T) context.Context {
 
 // dueSales stores ten orders of each sale, all of them due, and two releases.
 func dueSales(
-	t *testing.T, server *Server, url string, s sluice.Store, ids ...sluice.SaleID,
+	t *testing.T, server *Server, url string, s port.Store, ids ...sluice.SaleID,
 ) map[sluice.SaleID]*source {
 	t.Helper()
 	sources := map[sluice.SaleID]*source{}
@@ -47,7 +48,7 @@ func dueSales(
 }
 
 // pendingOf counts the pending orders of a sale.
-func pendingOf(t *testing.T, s sluice.Store, id sluice.SaleID) (n int) {
+func pendingOf(t *testing.T, s port.Store, id sluice.SaleID) (n int) {
 	t.Helper()
 	for _, o := range look(t, s, id).Orders {
 		if o.Status == sluice.Pending {
@@ -108,7 +109,7 @@ func testLockedRow(t *testing.T, server *Server) {
 
 	alive()
 	start = time.Now()
-	_, err = s.Insert(soon(t), "held-1", []sluice.Entry{sources["held-1"].entry(5)})
+	_, err = s.Insert(soon(t), "held-1", []port.Entry{sources["held-1"].entry(5)})
 	if took := time.Since(start); !errors.Is(err, sluice.ErrStoreBusy) || took > stuckFor {
 		t.Errorf("insert: %v in %v, want ErrStoreBusy", err, took)
 	}
@@ -189,7 +190,7 @@ func (s *Server) Child(t *testing.T) {
 	src := &source{sale: "frozen", epoch: 1, seq: 1000, made: 1000}
 	fmt.Println("working")
 	for t.Context().Err() == nil {
-		_, _ = store.Insert(t.Context(), "frozen", []sluice.Entry{src.entry(200)})
+		_, _ = store.Insert(t.Context(), "frozen", []port.Entry{src.entry(200)})
 	}
 }
 
@@ -251,7 +252,7 @@ func testFrozenServer(t *testing.T, server *Server) {
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("the row was locked for %v", took)
 	}
-	if _, err := s.Insert(soon(t), "frozen", []sluice.Entry{sources["frozen"].entry(5)}); err != nil {
+	if _, err := s.Insert(soon(t), "frozen", []port.Entry{sources["frozen"].entry(5)}); err != nil {
 		t.Error(err)
 	}
 	if n, err := expireDue(soon(t), s, 100); n != 10 || err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -101,9 +102,9 @@ func testReadOnlyDatabase(t *testing.T, server *Server) {
 }
 
 // openers are the two ways to open a database.
-func (s *Server) openers() map[string]func(context.Context, string) (sluice.Store, error) {
-	return map[string]func(context.Context, string) (sluice.Store, error){
-		"Open": func(ctx context.Context, url string) (sluice.Store, error) {
+func (s *Server) openers() map[string]func(context.Context, string) (port.Store, error) {
+	return map[string]func(context.Context, string) (port.Store, error){
+		"Open": func(ctx context.Context, url string) (port.Store, error) {
 			return s.Open(ctx, url, ServerOptions{ConnectTimeout: time.Second})
 		},
 		"OpenReadOnly": s.OpenReadOnly,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // testSnapshotOfEndings: what the audit checks I6 with.
@@ -23,7 +24,7 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 	check := func(when string, returning int) {
 		t.Helper()
 		times, waiting := map[sluice.OrderID]int64{}, map[sluice.OrderID]bool{}
-		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap sluice.Snapshot) error {
+		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap port.Snapshot) error {
 			n := 0
 			if err := snap.Endings(func(sluice.OrderID, int64) bool { n++; return false }); err != nil || n != 1 {
 				t.Errorf("%s: stopped after %d endings, %v; want 1", when, n, err)
@@ -45,7 +46,7 @@ func testSnapshotOfEndings(t *testing.T, db Database) {
 	}
 	check("ended", len(releases))
 	for range 2 {
-		must.Get(s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []sluice.Release) error { return nil }))(t)
+		must.Get(s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []port.Release) error { return nil }))(t)
 	}
 	check("given back", 0)
 	change(t, s, sluice.Change{Order: releases[0].Order, Action: sluice.Pay, PaymentID: "late", By: "test"})
@@ -60,7 +61,7 @@ func testReadingLeavesAConnection(t *testing.T, db Database) {
 	var reading sync.WaitGroup
 	for range 40 { // more than any pool
 		reading.Go(func() {
-			err := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error {
+			err := s.Snapshot(t.Context(), "phones", func(port.Snapshot) error {
 				select {
 				case inside <- struct{}{}:
 				case <-leave:
@@ -87,7 +88,7 @@ func testReadingLeavesAConnection(t *testing.T, db Database) {
 		t.Errorf("heartbeat: %v", err)
 	}
 	src := source{sale: "phones", epoch: 1}
-	if _, err := s.Insert(ctx, "phones", []sluice.Entry{src.entry(1)}); err != nil {
+	if _, err := s.Insert(ctx, "phones", []port.Entry{src.entry(1)}); err != nil {
 		t.Errorf("insert: %v", err)
 	}
 	close(leave)

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite of sluice.Store. Every adapter
+// Package storetest is the conformance suite of port.Store. Every adapter
 // runs it against the real database.
 //
 // Each test is about one promise of the port; the random run compares a store
@@ -18,17 +18,18 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Database is an empty database of one test.
 type Database struct {
 	// Open returns a handle like a server's. The suite opens several on one
 	// database; the adapter's test closes them when the test ends.
-	Open func(t *testing.T) sluice.Store
+	Open func(t *testing.T) port.Store
 	// OpenReadOnly returns a handle like the audit's.
-	OpenReadOnly func(t *testing.T) sluice.Store
+	OpenReadOnly func(t *testing.T) port.Store
 	// OpenAhead returns a handle for which the database's clock is so far ahead.
-	OpenAhead func(t *testing.T, by time.Duration) sluice.Store
+	OpenAhead func(t *testing.T, by time.Duration) port.Store
 	// Hold runs one SQL statement in a transaction that stays open until free.
 	Hold func(t *testing.T, statement string) (free func())
 	// Age makes the orders of a sale older: stored_at, expires_at, keep_until
@@ -264,7 +265,7 @@ func aSale(id sluice.SaleID, total int64) sluice.Sale {
 }
 
 // create adds a sale and loads it under epoch 1.
-func create(t testing.TB, s sluice.Store, sale sluice.Sale) sluice.Sale {
+func create(t testing.TB, s port.Store, sale sluice.Sale) sluice.Sale {
 	t.Helper()
 	must.Get(s.CreateSale(t.Context(), sale))(t)
 	must.Get(s.BeginLoad(t.Context(), sale.ID, 0))(t)
@@ -272,7 +273,7 @@ func create(t testing.TB, s sluice.Store, sale sluice.Sale) sluice.Sale {
 	return read(t, s, sale.ID)
 }
 
-func read(t testing.TB, s sluice.Store, id sluice.SaleID) sluice.Sale {
+func read(t testing.TB, s port.Store, id sluice.SaleID) sluice.Sale {
 	t.Helper()
 	sale := must.Get(s.Sale(t.Context(), id))(t)
 	return sale
@@ -290,22 +291,22 @@ type source struct {
 }
 
 // selling creates a sale, loads it, and returns its journal.
-func selling(t testing.TB, s sluice.Store, id sluice.SaleID, total int64) *source {
+func selling(t testing.TB, s port.Store, id sluice.SaleID, total int64) *source {
 	t.Helper()
 	create(t, s, aSale(id, total))
 	return &source{sale: id, epoch: 1}
 }
 
 // store stores n orders of n new buyers, one unit each.
-func (s *source) store(t *testing.T, store sluice.Store, n int) sluice.Entry {
+func (s *source) store(t *testing.T, store port.Store, n int) port.Entry {
 	t.Helper()
 	e := s.entry(n)
-	insert(t, store, sluice.Stored{Inserted: n}, e)
+	insert(t, store, port.Stored{Inserted: n}, e)
 	return e
 }
 
 // entry returns an entry of n claims of n new buyers, one unit each.
-func (s *source) entry(n int) sluice.Entry {
+func (s *source) entry(n int) port.Entry {
 	quantities := make([]int64, n)
 	for i := range quantities {
 		quantities[i] = 1
@@ -314,8 +315,8 @@ func (s *source) entry(n int) sluice.Entry {
 }
 
 // entryOf returns an entry of claims with these quantities, by new buyers.
-func (s *source) entryOf(quantities ...int64) sluice.Entry {
-	e := sluice.Entry{
+func (s *source) entryOf(quantities ...int64) port.Entry {
+	e := port.Entry{
 		ID: fmt.Sprintf("%d-%d", s.epoch, s.seq+1), Sale: s.sale, Epoch: s.epoch, Node: "node-1", Terms: 1,
 		At: acceptedAt.Add(time.Duration(s.seq) * time.Millisecond), FirstSeq: s.seq + 1, Deliveries: 1,
 	}
@@ -331,7 +332,7 @@ func (s *source) entryOf(quantities ...int64) sluice.Entry {
 }
 
 // insert stores entries and fails the test unless the outcome is the given one.
-func insert(t *testing.T, s sluice.Store, want sluice.Stored, entries ...sluice.Entry) {
+func insert(t *testing.T, s port.Store, want port.Stored, entries ...port.Entry) {
 	t.Helper()
 	got := must.Get(s.Insert(t.Context(), entries[0].Sale, entries))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -340,7 +341,7 @@ func insert(t *testing.T, s sluice.Store, want sluice.Stored, entries ...sluice.
 }
 
 // split cuts an entry into two at claim i, as a ledger might hand it out.
-func split(e sluice.Entry, i int) (sluice.Entry, sluice.Entry) {
+func split(e port.Entry, i int) (port.Entry, port.Entry) {
 	a, b := e, e
 	a.Claims, b.Claims = e.Claims[:i:i], slices.Clone(e.Claims[i:])
 	b.ID, b.FirstSeq = e.ID+"-b", e.FirstSeq+int64(i)
@@ -352,17 +353,17 @@ type contents struct {
 	Sale    sluice.Sale
 	Terms   []sluice.Terms
 	Orders  []sluice.Order
-	Letters []sluice.DeadLetter
+	Letters []port.DeadLetter
 }
 
-func look(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
+func look(t *testing.T, s port.Store, id sluice.SaleID) contents {
 	t.Helper()
 	c := must.Get(lookInto(t.Context(), s, id))(t)
 	return c
 }
 
-func lookInto(ctx context.Context, s sluice.Store, id sluice.SaleID) (c contents, err error) {
-	err = s.Snapshot(ctx, id, func(snap sluice.Snapshot) (err error) {
+func lookInto(ctx context.Context, s port.Store, id sluice.SaleID) (c contents, err error) {
+	err = s.Snapshot(ctx, id, func(snap port.Snapshot) (err error) {
 		c = contents{Sale: snap.Sale(), Terms: snap.TermsVersions()}
 		if err := snap.Orders(func(o sluice.Order) bool { c.Orders = append(c.Orders, o); return true }); err != nil {
 			return err
@@ -402,7 +403,7 @@ func (c *contents) sound() error {
 	return nil
 }
 
-func mustBeSound(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
+func mustBeSound(t *testing.T, s port.Store, id sluice.SaleID) contents {
 	t.Helper()
 	c := look(t, s, id)
 	must.Succeed(t, c.sound())
@@ -410,7 +411,7 @@ func mustBeSound(t *testing.T, s sluice.Store, id sluice.SaleID) contents {
 }
 
 // unchanged runs do and fails the test if the sale's contents changed.
-func unchanged(t *testing.T, s sluice.Store, id sluice.SaleID, do func()) {
+func unchanged(t *testing.T, s port.Store, id sluice.SaleID, do func()) {
 	t.Helper()
 	before := look(t, s, id)
 	do()

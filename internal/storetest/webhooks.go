@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func aWebhook(id sluice.WebhookID) sluice.Webhook {
@@ -24,20 +25,20 @@ func aWebhook(id sluice.WebhookID) sluice.Webhook {
 }
 
 // withEvents makes a sale and n orders, 2 + n events.
-func withEvents(t *testing.T, s sluice.Store, n int) {
+func withEvents(t *testing.T, s port.Store, n int) {
 	t.Helper()
 	src := selling(t, s, "phones", sluice.Unlimited)
 	src.store(t, s, n)
 	numberAll(t, s, 1000)
 }
 
-func makeWebhook(t *testing.T, s sluice.Store, w sluice.Webhook) sluice.Webhook {
+func makeWebhook(t *testing.T, s port.Store, w sluice.Webhook) sluice.Webhook {
 	t.Helper()
 	w = must.Get(s.CreateWebhook(t.Context(), w))(t)
 	return w
 }
 
-func getWebhook(t *testing.T, s sluice.Store, id sluice.WebhookID) sluice.Webhook {
+func getWebhook(t *testing.T, s port.Store, id sluice.WebhookID) sluice.Webhook {
 	t.Helper()
 	w := must.Get(s.Webhook(t.Context(), id))(t)
 	return w
@@ -99,7 +100,7 @@ func testWebhooks(t *testing.T, db Database) {
 		wantError(t, err, sluice.ErrWebhookNotFound)
 		wantError(t, s.ReplayFrom(t.Context(), id, 1), sluice.ErrWebhookNotFound)
 		wantError(t, s.ReplayEvent(t.Context(), id, 1, "phones"), sluice.ErrWebhookNotFound)
-		if done, err := s.Advance(t.Context(), id, sluice.Progress{}); err != nil || done {
+		if done, err := s.Advance(t.Context(), id, port.Progress{}); err != nil || done {
 			t.Errorf("progress of no webhook: %v, %v", done, err)
 		}
 	}
@@ -120,7 +121,7 @@ func testWebhooks(t *testing.T, db Database) {
 }
 
 // kept is what is kept for a webhook, without the times that the store chose.
-func kept(t *testing.T, s sluice.Store, id sluice.WebhookID) []sluice.Delivery {
+func kept(t *testing.T, s port.Store, id sluice.WebhookID) []sluice.Delivery {
 	t.Helper()
 	all := must.Get(s.Deliveries(t.Context(), id, "", 0, 100))(t)
 	for i := range all {
@@ -138,7 +139,7 @@ func testWebhookProgress(t *testing.T, db Database) {
 	makeWebhook(t, s, aWebhook("wh_b")) // which nothing here is about
 	withEvents(t, s, 8)
 	at := time.Date(2026, 11, 11, 12, 0, 0, 5e6, time.UTC)
-	advance := func(want bool, p sluice.Progress) {
+	advance := func(want bool, p port.Progress) {
 		t.Helper()
 		if done, err := s.Advance(t.Context(), w.ID, p); err != nil || done != want {
 			t.Fatalf("advance from %d to %d: %v, %v, want %v", p.From, p.To, done, err, want)
@@ -165,7 +166,7 @@ func testWebhookProgress(t *testing.T, db Database) {
 	hour := time.Now().Add(time.Hour)
 
 	// Of the first six, two are kept; one waits for its time, one is held by it.
-	advance(true, sluice.Progress{
+	advance(true, port.Progress{
 		From: 0, To: 6, Delivered: 3, Failures: 1, RetryAt: at, LastFailure: at, LastSuccess: at, LastError: "HTTP 500\x00",
 		Kept: []sluice.Delivery{
 			{Event: 2, Subject: "a", State: pending, Attempts: 1, NextAt: hour, LastStatus: 500, LastError: "HTTP 500"},
@@ -192,11 +193,11 @@ func testWebhookProgress(t *testing.T, db Database) {
 	}
 
 	// Another sender was faster: nothing is written.
-	advance(false, sluice.Progress{
+	advance(false, port.Progress{
 		From: 0, To: 8, Delivered: 8,
 		Kept: []sluice.Delivery{{Event: 7, Subject: "x", State: pending}},
 	})
-	advance(false, sluice.Progress{From: 7, To: 7})
+	advance(false, port.Progress{From: 7, To: 7})
 	if after := getWebhook(t, s, w.ID); cmp.Diff(got, after) != "" {
 		t.Errorf("the webhook changed: %s", cmp.Diff(got, after))
 	}
@@ -204,20 +205,20 @@ func testWebhookProgress(t *testing.T, db Database) {
 	// The one that was due fails for good; later all is due, and one is delivered.
 	three := sluice.Delivery{Event: 3, Subject: "b", State: pending}
 	failed := sluice.Delivery{State: sluice.DeliveryFailed, Attempts: 1, LastStatus: 404, LastError: "HTTP 404"}
-	advance(true, sluice.Progress{
-		From: 6, To: 6, Tried: []sluice.Tried{{Delivery: three, After: failed}},
+	advance(true, port.Progress{
+		From: 6, To: 6, Tried: []port.Tried{{Delivery: three, After: failed}},
 		Recovered: true,
 	})
 	due(2)
 	// as it never was
-	advance(true, sluice.Progress{
+	advance(true, port.Progress{
 		From: 6, To: 6, Delivered: 1,
-		Tried: []sluice.Tried{{Delivery: sluice.Delivery{Event: 2, Attempts: 7}, Done: true}},
+		Tried: []port.Tried{{Delivery: sluice.Delivery{Event: 2, Attempts: 7}, Done: true}},
 	})
 	due(2)
-	advance(true, sluice.Progress{
+	advance(true, port.Progress{
 		From: 6, To: 6, Delivered: 1,
-		Tried: []sluice.Tried{
+		Tried: []port.Tried{
 			{Delivery: sluice.Delivery{Event: 2, Attempts: 1}, Done: true},
 			{Delivery: sluice.Delivery{Event: 4}, Done: true},
 		},
@@ -269,10 +270,10 @@ func testWebhookProgress(t *testing.T, db Database) {
 	if p, f, err := s.CountDeliveries(t.Context(), "wh_b"); err != nil || p != 0 || f != 0 {
 		t.Errorf("the other webhook keeps %d, %d, %v", p, f, err)
 	}
-	if _, err := s.Advance(t.Context(), w.ID, sluice.Progress{From: 2, To: 1}); err == nil {
+	if _, err := s.Advance(t.Context(), w.ID, port.Progress{From: 2, To: 1}); err == nil {
 		t.Error("a cursor that goes back: no error")
 	}
-	if _, err := s.Advance(t.Context(), w.ID, sluice.Progress{
+	if _, err := s.Advance(t.Context(), w.ID, port.Progress{
 		From: 2, To: 3, Kept: []sluice.Delivery{{Event: 4, Subject: "a", State: pending}},
 	}); err == nil {
 		t.Error("an event beyond the cursor: no error")
@@ -299,7 +300,7 @@ func testWebhookRivals(t *testing.T, db Database) {
 				if now.Cursor >= last {
 					return
 				}
-				p := sluice.Progress{From: now.Cursor, To: now.Cursor + 1, Delivered: 1}
+				p := port.Progress{From: now.Cursor, To: now.Cursor + 1, Delivered: 1}
 				if p.To%4 == 0 {
 					p.Kept = []sluice.Delivery{{
 						Event: p.To, Subject: fmt.Sprint(p.To), State: sluice.DeliveryPending,

@@ -6,13 +6,14 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Secrets of webhooks are kept encrypted, also those that were there in clear.
 // Another key, or none, does not open them, and says so.
 func testWebhookSecrets(t *testing.T, db Database) {
 	const key = "0123456789abcdef0123456789abcdef"
-	sealing := func(key string, clear int, fault string) sluice.Store {
+	sealing := func(key string, clear int, fault string) port.Store {
 		t.Helper()
 		s := db.Open(t)
 		got, err := s.SealSecrets(t.Context(), key)

@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/pipeline"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/lab/internal/floor"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -153,11 +154,11 @@ func (d *database) drain(ctx context.Context, r *round, perEntry int) (f figure,
 
 // storeAll has the pipeline store so many claims of the journal, and returns in how many
 // transactions.
-func storeAll(ctx context.Context, ledger sluice.Journal, store pipeline.Store, claims int64) (int64, error) {
+func storeAll(ctx context.Context, ledger port.Journal, store pipeline.Store, claims int64) (int64, error) {
 	all := make(chan struct{})
 	var stored, transactions, alone atomic.Int64
 	lines := pipeline.New(ledger, store, pipeline.Options{
-		Stored: func(_ sluice.SaleID, s sluice.Stored) {
+		Stored: func(_ sluice.SaleID, s port.Stored) {
 			transactions.Add(1)
 			if stored.Add(int64(s.Inserted)) == claims {
 				close(all)
@@ -177,10 +178,10 @@ func storeAll(ctx context.Context, ledger sluice.Journal, store pipeline.Store, 
 	return transactions.Load(), lines.Close(ctx) // acknowledges the rest, and has read once that nothing is left
 }
 
-func readSale(ctx context.Context, ledger sluice.Ledger) (sluice.Reading, error) {
+func readSale(ctx context.Context, ledger port.Ledger) (port.Reading, error) {
 	readings, err := ledger.Read(ctx, []sluice.SaleID{ledgerSale})
 	if err != nil {
-		return sluice.Reading{}, err
+		return port.Reading{}, err
 	}
 	return readings[0], nil
 }
@@ -190,7 +191,7 @@ func fillers(perEntry int) int { return min(64, 8000/perEntry) }
 
 // fill has buyers claim, from one on and below another, in journal entries of a size.
 func fill(
-	ctx context.Context, ledger sluice.Decider, sale sluice.SaleID, buyers crowd.Crowd, from, below int64, perEntry int,
+	ctx context.Context, ledger port.Decider, sale sluice.SaleID, buyers crowd.Crowd, from, below int64, perEntry int,
 ) error {
 	var next atomic.Int64
 	next.Store(from)
@@ -226,7 +227,7 @@ func fill(
 }
 
 // checkDrained compares what was accepted with what is stored.
-func checkDrained(ctx context.Context, ledger sluice.Ledger, store *pgstore.Store, in string) error {
+func checkDrained(ctx context.Context, ledger port.Ledger, store *pgstore.Store, in string) error {
 	reading, err := readSale(ctx, ledger)
 	if err != nil {
 		return err

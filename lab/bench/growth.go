@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/lab/internal/machine"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -35,7 +36,7 @@ func (o *options) growthTurns() int64 { return int64(min(4, max(1, o.buyers/many
 
 // grown is a ledger that claims are measured on.
 type grown struct {
-	sluice.Ledger
+	port.Ledger
 	load  func(ctx context.Context, sale sluice.SaleID) error // opens a sale
 	crowd crowd.Crowd
 	pids  map[string]int

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/lab/internal/floor"
 	"github.com/sluicehq/sluice/ledger/redisledger"
@@ -114,17 +115,17 @@ func sqliteSide() side {
 }
 
 // loadSale brings an open sale into a ledger.
-func loadSale(ctx context.Context, ledger sluice.Ledger, sale sluice.SaleID) error {
+func loadSale(ctx context.Context, ledger port.Ledger, sale sluice.SaleID) error {
 	opened := time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
 	terms := sluice.Terms{Version: 1, Total: ledgerTotal, MaxPerBuyer: 1, MaxOrders: 10, OpensAt: opened}
-	if err := ledger.Load(ctx, sluice.LoadImage{Sale: sale, Epoch: 1, Terms: terms}); err != nil {
+	if err := ledger.Load(ctx, port.LoadImage{Sale: sale, Epoch: 1, Terms: terms}); err != nil {
 		return err
 	}
 	return ledger.Unfence(ctx, sale, 1)
 }
 
 // batched measures a ledger behind the batcher.
-func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int, pids map[string]int) (figure, error) {
+func (r *round) batched(ctx context.Context, ledger port.Ledger, maxBatch int, pids map[string]int) (figure, error) {
 	if err := loadSale(ctx, ledger, ledgerSale); err != nil {
 		return figure{}, err
 	}
@@ -136,7 +137,7 @@ func (r *round) batched(ctx context.Context, ledger sluice.Ledger, maxBatch int,
 // decided is batched for anything that decides; check compares what it has with what was
 // accepted.
 func (r *round) decided(
-	ctx context.Context, ledger sluice.Decider, maxBatch int, pids map[string]int, check func(accepted int64) error,
+	ctx context.Context, ledger port.Decider, maxBatch int, pids map[string]int, check func(accepted int64) error,
 ) (figure, error) {
 	var calls, claims atomic.Int64
 	batcher := admission.NewBatcher(ledger, admission.BatcherOptions{
@@ -184,7 +185,7 @@ func caller(ctx context.Context, batcher *admission.Batcher, buyers crowd.Crowd,
 
 // checkLedger compares what was accepted with what the ledger has: units,
 // sequence, buyers, and the journal, claim by claim.
-func checkLedger(ctx context.Context, ledger sluice.Ledger, accepted int64) error {
+func checkLedger(ctx context.Context, ledger port.Ledger, accepted int64) error {
 	readings, err := ledger.Read(ctx, []sluice.SaleID{ledgerSale})
 	if err != nil {
 		return err
@@ -202,7 +203,7 @@ func checkLedger(ctx context.Context, ledger sluice.Ledger, accepted int64) erro
 		return err
 	}
 	next, wrong := int64(1), error(nil)
-	err = ledger.PeekJournal(ctx, ledgerSale, func(e sluice.Entry) bool {
+	err = ledger.PeekJournal(ctx, ledgerSale, func(e port.Entry) bool {
 		if e.Damage != nil || e.FirstSeq != next {
 			wrong = fmt.Errorf("journal entry %s starts at sequence %d, want %d (damage: %v)", e.ID, e.FirstSeq, next, e.Damage)
 		}

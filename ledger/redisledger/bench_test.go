@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -89,7 +90,7 @@ func BenchmarkRelease(b *testing.B) {
 	}
 }
 
-func benchReleases(b *testing.B, l *redisledger.Ledger, releases []sluice.Release, size int) {
+func benchReleases(b *testing.B, l *redisledger.Ledger, releases []port.Release, size int) {
 	var next atomic.Int64
 	spend(b, "released/s", 2, size, func(n int) error {
 		to := next.Add(int64(n))

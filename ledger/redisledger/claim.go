@@ -7,9 +7,10 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Claim implements sluice.Decider. Up to 250 claims are one call of the
+// Claim implements port.Decider. Up to 250 claims are one call of the
 // script, up to 1,000 one transaction; more are several transactions, in
 // order, in the same round trip.
 func (l *Ledger) Claim(
@@ -21,7 +22,7 @@ func (l *Ledger) Claim(
 		return decisions, err
 	}
 	err = l.claim(ctx, sale, claims, decisions)
-	if errors.Is(err, sluice.ErrNotLoaded) { // a key of another type: nothing was decided
+	if errors.Is(err, port.ErrNotLoaded) { // a key of another type: nothing was decided
 		unavailable(decisions)
 		return decisions, nil
 	}
@@ -84,7 +85,7 @@ func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
 	buf := make([]byte, 0, 2*size+n*(len(name)+16+endDigits))
 	ends := make([]int, n)
 	for i := range claims {
-		buf = sluice.AppendClaim(buf, &claims[i])
+		buf = port.AppendClaim(buf, &claims[i])
 		ends[i] = len(buf)
 	}
 	lines := len(buf)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -27,7 +28,7 @@ func TestCluster(t *testing.T) {
 		decisions := claim(t, l, sale, makeClaims(sale, 0, 7)...)
 		wantAll(t, decisions[:5], sluice.Accepted)
 		wantAll(t, decisions[5:], sluice.SoldOut)
-		entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: sale, Source: sluice.New})
+		entries, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: sale, Source: port.New})
 		if err != nil || len(entries) != 1 || len(entries[0].Claims) != 5 {
 			t.Fatalf("journal %+v, %v", entries, err)
 		}
@@ -70,9 +71,9 @@ func TestCluster(t *testing.T) {
 		}
 	}
 	for _, sale := range sales { // of a sale that is gone, too
-		waits, err := l.Allow(t.Context(), sale, sluice.Rates{
+		waits, err := l.Allow(t.Context(), sale, port.Rates{
 			Buyer: sluice.BuyerRate{Requests: 1, PerS: 3600}, Address: sluice.AddressRate{Requests: 9, PerS: 3600},
-		}, []sluice.Try{{Buyer: "ann", Address: "2001:db8::/64"}, {Buyer: "{b}", Address: "{c}"}, {Buyer: "ann"}})
+		}, []port.Try{{Buyer: "ann", Address: "2001:db8::/64"}, {Buyer: "{b}", Address: "{c}"}, {Buyer: "ann"}})
 		if err != nil || waits[0].Longest() != 0 || waits[1].Longest() != 0 || waits[2].Buyer == 0 {
 			t.Errorf("Allow: %v, %v", waits, err)
 		}

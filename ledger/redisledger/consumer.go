@@ -11,18 +11,19 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // readFrom reads as this server, a consumer of the journal's group, over conn.
-func (l *Ledger) readFrom(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead) ([]sluice.Entry,
+func (l *Ledger) readFrom(ctx context.Context, conn rueidis.CoreClient, read *port.JournalRead) ([]port.Entry,
 	error,
 ) {
 	switch read.Source {
-	case sluice.Own:
+	case port.Own:
 		return l.readOwn(ctx, conn, read)
-	case sluice.New:
+	case port.New:
 		return l.readNew(ctx, conn, read)
-	case sluice.Abandoned:
+	case port.Abandoned:
 		return l.readAbandoned(ctx, conn, read)
 	}
 	return nil, fmt.Errorf("unknown source %d", read.Source)
@@ -30,7 +31,7 @@ func (l *Ledger) readFrom(ctx context.Context, conn rueidis.CoreClient, read *sl
 
 // errOnlyJournal: the sale is gone and its journal is not. A rebuild stores what
 // waits there (I5).
-var errOnlyJournal = fmt.Errorf("only the journal is left: %w", sluice.ErrNotLoaded)
+var errOnlyJournal = fmt.Errorf("only the journal is left: %w", port.ErrNotLoaded)
 
 // hasJournal distinguishes a sale that is not loaded from one that lost its
 // journal, and fences the latter. Of a sale whose format is a later one nothing is
@@ -60,9 +61,9 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	case unloaded && there > 0:
 		return errOnlyJournal
 	case unloaded:
-		return sluice.ErrNotLoaded
+		return port.ErrNotLoaded
 	case there == 0:
-		l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: epoch, Fence: "lost: the journal is gone"})
+		l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: epoch, Fence: "lost: the journal is gone"})
 		return errNoJournal
 	}
 	return nil
@@ -70,7 +71,7 @@ func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 
 // readOwn reads what was handed to this server before. Ids that are pending
 // but not in the stream any more are acknowledged on the way.
-func (l *Ledger) readOwn(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead) ([]sluice.Entry,
+func (l *Ledger) readOwn(ctx context.Context, conn rueidis.CoreClient, read *port.JournalRead) ([]port.Entry,
 	error,
 ) {
 	after := cmp.Or(read.After, "0-0")
@@ -85,7 +86,7 @@ func (l *Ledger) readOwn(ctx context.Context, conn rueidis.CoreClient, read *slu
 		}
 		after = page[len(page)-1].ID
 		var deleted []string
-		entries := slices.DeleteFunc(page, func(e sluice.Entry) bool {
+		entries := slices.DeleteFunc(page, func(e port.Entry) bool {
 			if errors.Is(e.Damage, errDeleted) {
 				deleted = append(deleted, e.ID)
 				return true
@@ -105,7 +106,7 @@ func (l *Ledger) readOwn(ctx context.Context, conn rueidis.CoreClient, read *slu
 // compares the journal with the number of entries on record. If they differ,
 // these entries may never have been accepted and must not be stored: the sale
 // is fenced.
-func (l *Ledger) readNew(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead) ([]sluice.Entry,
+func (l *Ledger) readNew(ctx context.Context, conn rueidis.CoreClient, read *port.JournalRead) ([]port.Entry,
 	error,
 ) {
 	journal := l.keys.journal(read.Sale)
@@ -125,7 +126,7 @@ func (l *Ledger) readNew(ctx context.Context, conn rueidis.CoreClient, read *slu
 			return nil, l.explain(err)
 		}
 		if lost := count.lost(); lost != "" {
-			l.fenceLost(ctx, &sluice.Reading{Sale: read.Sale, Epoch: count.epoch, Fence: lost})
+			l.fenceLost(ctx, &port.Reading{Sale: read.Sale, Epoch: count.epoch, Fence: lost})
 			return nil, errors.New(lost)
 		}
 		streams, err := replies[2].AsXRead()
@@ -149,12 +150,12 @@ func (l *Ledger) readNew(ctx context.Context, conn rueidis.CoreClient, read *slu
 
 // readGroup reads as this server, a consumer of the group: new entries with
 // ">", its own pending ones after an id.
-func (l *Ledger) readGroup(read *sluice.JournalRead, from string) rueidis.Completed {
+func (l *Ledger) readGroup(read *port.JournalRead, from string) rueidis.Completed {
 	return l.client.B().Xreadgroup().Group(group, l.opts.Node).Count(int64(read.Max)).
 		Streams().Key(l.keys.journal(read.Sale)).Id(from).Build()
 }
 
-func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XRangeEntry, err error) ([]sluice.Entry,
+func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XRangeEntry, err error) ([]port.Entry,
 	error,
 ) {
 	if rueidis.IsRedisNil(err) {
@@ -163,7 +164,7 @@ func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XR
 	if err != nil {
 		return nil, l.explain(err)
 	}
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for _, entry := range streams[l.keys.journal(sale)] {
 		entries = append(entries, decodeEntry(sale, entry))
 	}
@@ -173,7 +174,7 @@ func (l *Ledger) decodeGroup(sale sluice.SaleID, streams map[string][]rueidis.XR
 // countDeliveries fills in how often this server's own entries were handed
 // out. They are sorted by id.
 func (l *Ledger) countDeliveries(ctx context.Context, conn rueidis.CoreClient, sale sluice.SaleID,
-	entries []sluice.Entry,
+	entries []port.Entry,
 ) error {
 	pending, err := l.pending(ctx, conn, l.client.B().Xpending().Key(l.keys.journal(sale)).Group(group).
 		Start(entries[0].ID).End(entries[len(entries)-1].ID).Count(int64(len(entries))).Consumer(l.opts.Node).Build())
@@ -197,8 +198,8 @@ const abandonedPages = 10
 // would take this server's own old entries along and count them as handed out
 // once more, so the list is looked at first and only others' are claimed. Each
 // call looks at a part of the list; the next one goes on from there.
-func (l *Ledger) readAbandoned(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead) (
-	[]sluice.Entry, error,
+func (l *Ledger) readAbandoned(ctx context.Context, conn rueidis.CoreClient, read *port.JournalRead) (
+	[]port.Entry, error,
 ) {
 	start := "-"
 	if at, ok := l.cursors.Load(read.Sale); ok {
@@ -228,9 +229,9 @@ func (l *Ledger) readAbandoned(ctx context.Context, conn rueidis.CoreClient, rea
 
 // claimEntries makes other servers' entries this server's own, unless another
 // server was faster.
-func (l *Ledger) claimEntries(ctx context.Context, conn rueidis.CoreClient, read *sluice.JournalRead,
+func (l *Ledger) claimEntries(ctx context.Context, conn rueidis.CoreClient, read *port.JournalRead,
 	others []pendingEntry,
-) ([]sluice.Entry, error) {
+) ([]port.Entry, error) {
 	if len(others) == 0 {
 		return nil, nil
 	}
@@ -244,7 +245,7 @@ func (l *Ledger) claimEntries(ctx context.Context, conn rueidis.CoreClient, read
 	if err != nil {
 		return nil, l.explain(err)
 	}
-	var entries []sluice.Entry
+	var entries []port.Entry
 	for i := range claimed {
 		if claimed[i].IsNil() { // deleted: Own acknowledges it
 			continue

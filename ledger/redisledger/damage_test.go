@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -45,12 +46,12 @@ func TestNonsenseIsDamage(t *testing.T) {
 					"claim": func() bool {
 						return claim(t, l, "s", makeClaim("s", 1))[0].Code == sluice.Unavailable
 					},
-					"read": func() bool { return strings.HasPrefix(read(t, l, "s").Fence, sluice.FenceLost) },
+					"read": func() bool { return strings.HasPrefix(read(t, l, "s").Fence, port.FenceLost) },
 				}
 				if !strings.HasPrefix(field, "max_") && field != "terms" && !strings.HasPrefix(field, "calm_") {
 					calls["release"] = func() bool {
-						_, err := l.Release(t.Context(), "s", []sluice.Release{release(first, epoch)})
-						return errors.Is(err, sluice.ErrStaleEpoch)
+						_, err := l.Release(t.Context(), "s", []port.Release{release(first, epoch)})
+						return errors.Is(err, port.ErrStaleEpoch)
 					}
 				}
 				if field == "calm_code" || field == "paused" { // of which a reading has no number
@@ -64,7 +65,7 @@ func TestNonsenseIsDamage(t *testing.T) {
 					}
 					fence := command(t, client, "HGET", key, "fence")
 					if text, _ := fence.ToString(); !strings.Contains(text, strings.TrimSuffix(field, ":a")) ||
-						!strings.HasPrefix(text, sluice.FenceLost) {
+						!strings.HasPrefix(text, port.FenceLost) {
 						t.Errorf("%s %q: the fence of %s is %q", field, value, name, text)
 					}
 				}
@@ -106,7 +107,7 @@ func TestAnEpochOfNoServer(t *testing.T) {
 				t.Errorf("%q: %+v", value, r)
 			}
 		}
-		if _, err := l.Release(t.Context(), "s", []sluice.Release{release(first, epoch)}); err == nil {
+		if _, err := l.Release(t.Context(), "s", []port.Release{release(first, epoch)}); err == nil {
 			t.Errorf("%q: released", value)
 		}
 		if _, err := l.Find(t.Context(), first.Order, first.Buyer); err == nil || errors.Is(err, sluice.ErrOrderNotFound) {
@@ -116,9 +117,9 @@ func TestAnEpochOfNoServer(t *testing.T) {
 			command(t, client, "HSET", prefix+":{s}:sale", "epoch", strconv.FormatInt(epoch, 10))
 		}
 	}
-	var seen *sluice.EpochError
-	err := l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: epoch + 1, Terms: tight(100)})
-	if !errors.As(err, &seen) || !errors.Is(err, sluice.ErrStaleEpoch) || seen.Seen != 1000 {
+	var seen *port.EpochError
+	err := l.Load(t.Context(), port.LoadImage{Sale: "s", Epoch: epoch + 1, Terms: tight(100)})
+	if !errors.As(err, &seen) || !errors.Is(err, port.ErrStaleEpoch) || seen.Seen != 1000 {
 		t.Fatalf("loaded under an epoch before one that was seen: %v", err)
 	}
 	loadEpoch(t, l, "s", 1001, tight(100))
@@ -126,13 +127,13 @@ func TestAnEpochOfNoServer(t *testing.T) {
 	if r := read(t, l, "s"); !r.Loaded || r.Epoch != 1001 || r.Fence != "" {
 		t.Errorf("%+v", r)
 	}
-	if err := l.Load(t.Context(), sluice.LoadImage{Sale: "t", Epoch: sluice.MaxEpoch + 1, Terms: tight(1)}); err == nil {
+	if err := l.Load(t.Context(), port.LoadImage{Sale: "t", Epoch: port.MaxEpoch + 1, Terms: tight(1)}); err == nil {
 		t.Error("loaded under an epoch that is damage")
 	}
 }
 
-func release(c sluice.Claim, epoch int64) sluice.Release {
-	return sluice.Release{Buyer: c.Buyer, Key: c.Key, Order: c.Order, Epoch: epoch}
+func release(c sluice.Claim, epoch int64) port.Release {
+	return port.Release{Buyer: c.Buyer, Key: c.Key, Order: c.Order, Epoch: epoch}
 }
 
 // A journal that takes no more entries is damage: a load begins another one.
@@ -199,8 +200,8 @@ func TestARecordThatNoStoreTakes(t *testing.T) {
 				loadOpen(t, l, "s", tight(100))
 				wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Accepted)
 				if loaded {
-					image := sluice.LoadImage{Sale: "s", Epoch: 2, Terms: tight(100), Taken: 1}
-					must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+					image := port.LoadImage{Sale: "s", Epoch: 2, Terms: tight(100), Taken: 1}
+					must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool {
 						image.Records = append(image.Records, r)
 						return true
 					}))
@@ -231,13 +232,13 @@ func TestARecordThatNoStoreTakes(t *testing.T) {
 					}
 					command(t, client, "HSET", prefix+":{s}:buyers", name, head+text+tail)
 				}
-				var damage *sluice.DamageError
-				err = l.Records(t.Context(), "s", func(r sluice.Record) bool { t.Errorf("%+v", r); return true })
+				var damage *port.DamageError
+				err = l.Records(t.Context(), "s", func(r port.Record) bool { t.Errorf("%+v", r); return true })
 				if !errors.As(err, &damage) {
 					t.Errorf("field %d is %q, loaded %t: %v", field, value, loaded, err)
 				}
 				wantAll(t, claim(t, l, "s", makeClaim("s", 0)), sluice.Unavailable)
-				if r := read(t, l, "s"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+				if r := read(t, l, "s"); !strings.HasPrefix(r.Fence, port.FenceLost) {
 					t.Errorf("field %d is %q, loaded %t: %+v", field, value, loaded, r)
 				}
 			}
@@ -289,15 +290,15 @@ func TestADamagedRecord(t *testing.T) {
 						return answered
 					},
 					"release": func() bool {
-						got, err := l.Release(t.Context(), "s", []sluice.Release{release(makeClaim("s", 0), epoch)})
-						if err != nil && !errors.Is(err, sluice.ErrStaleEpoch) {
+						got, err := l.Release(t.Context(), "s", []port.Release{release(makeClaim("s", 0), epoch)})
+						if err != nil && !errors.Is(err, port.ErrStaleEpoch) {
 							t.Errorf("%q: %v", value, err)
 						}
 						return got.Applied == 1
 					},
 					"find": func() bool {
 						r, err := l.Find(t.Context(), makeClaim("s", 0).Order, "buyer-0")
-						if err != nil && !errors.Is(err, sluice.ErrNotLoaded) {
+						if err != nil && !errors.Is(err, port.ErrNotLoaded) {
 							t.Errorf("%q: %v", value, err)
 						}
 						return err == nil && r.Key == makeClaim("s", 0).Key
@@ -306,8 +307,8 @@ func TestADamagedRecord(t *testing.T) {
 					epoch++
 					loadEpoch(t, l, "s", epoch, terms(100))
 					wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
-					var image []sluice.Record // as the store has them
-					must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+					var image []port.Record // as the store has them
+					must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool { image = append(image, r); return true }))
 					message := command(t, client, "HGET", buyers, field)
 					now, err := message.ToString()
 					must.Succeed(t, err)
@@ -317,23 +318,23 @@ func TestADamagedRecord(t *testing.T) {
 					if answered && !whole {
 						t.Errorf("%q %q: %s goes on", field, value, name)
 					}
-					if r := read(t, l, "s"); !answered && !strings.HasPrefix(r.Fence, sluice.FenceLost) || r.Seq > 4 {
+					if r := read(t, l, "s"); !answered && !strings.HasPrefix(r.Fence, port.FenceLost) || r.Seq > 4 {
 						t.Errorf("%q %q: after %s %+v", field, value, name, r)
 					}
 					var others []sluice.BuyerID
-					err = l.Records(t.Context(), "s", func(r sluice.Record) bool {
+					err = l.Records(t.Context(), "s", func(r port.Record) bool {
 						if r.Buyer != "buyer-0" {
 							others = append(others, r.Buyer)
 						}
 						return true
 					})
-					var found *sluice.DamageError
+					var found *port.DamageError
 					if name != "release" && (!errors.As(err, &found) || len(found.Buyers) != 1 || found.Buyers[0] != "buyer-0") ||
 						len(others) < 2 {
 						t.Errorf("%q %q: after %s records of %v, %v", field, value, name, others, err)
 					}
 					epoch++
-					next := sluice.LoadImage{Sale: "s", Epoch: epoch, Terms: terms(100), Taken: 3, Records: image}
+					next := port.LoadImage{Sale: "s", Epoch: epoch, Terms: terms(100), Taken: 3, Records: image}
 					must.Succeed(t, l.Load(t.Context(), next))
 					must.Succeed(t, l.Unfence(t.Context(), "s", epoch))
 					for i, d := range claim(t, l, "s", makeClaims("s", 0, 3)...) {
@@ -370,16 +371,16 @@ func TestADamagedFurtherClaim(t *testing.T) {
 		},
 		"repeat": func(int64) bool { return claim(t, l, "s", claims[3])[0].Code != sluice.Unavailable },
 		"release": func(epoch int64) bool {
-			got, err := l.Release(t.Context(), "s", []sluice.Release{release(claims[3], epoch)})
+			got, err := l.Release(t.Context(), "s", []port.Release{release(claims[3], epoch)})
 			return err == nil && got.Applied > 0
 		},
 		"find": func(int64) bool {
 			_, err := l.Find(t.Context(), claims[3].Order, "ann")
-			return !errors.Is(err, sluice.ErrNotLoaded)
+			return !errors.Is(err, port.ErrNotLoaded)
 		},
 		"list": func(int64) bool {
 			_, err := l.Find(t.Context(), makeClaim("s", 999).Order, "ann")
-			return !errors.Is(err, sluice.ErrNotLoaded)
+			return !errors.Is(err, port.ErrNotLoaded)
 		},
 	}
 	epoch := int64(0)
@@ -462,7 +463,7 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 					}
 					must.Succeed(t, claims[i].Validate())
 				}
-				var ends []sluice.Release
+				var ends []port.Release
 				for order, c := range accepted {
 					if random.IntN(8) == 0 && len(claims) < 200 {
 						claims = append(claims, c)
@@ -489,9 +490,9 @@ func TestHealthyRecordsAreSound(t *testing.T) {
 				if step%40 != 39 {
 					continue
 				}
-				image := sluice.LoadImage{Sale: sale, Epoch: epoch + 1, Terms: rules}
+				image := port.LoadImage{Sale: sale, Epoch: epoch + 1, Terms: rules}
 				image.Terms.OpensAt = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
-				err := l.Records(t.Context(), sale, func(r sluice.Record) bool {
+				err := l.Records(t.Context(), sale, func(r port.Record) bool {
 					if image.Records = append(image.Records, r); r.Live != live[r.Order] {
 						t.Errorf("step %d: %+v", step, r)
 					}
@@ -552,19 +553,19 @@ func TestADamagedBatch(t *testing.T) {
 			},
 			"recall": func() bool {
 				_, err := l.Recall(t.Context(), sluice.ClaimID{Sale: "s", Buyer: "buyer-1", Key: makeClaim("s", 1).Key})
-				return !errors.Is(err, sluice.ErrNotLoaded)
+				return !errors.Is(err, port.ErrNotLoaded)
 			},
 			"find": func() bool {
 				_, err := l.Find(t.Context(), makeClaim("s", 0).Order, "buyer-0")
-				return !errors.Is(err, sluice.ErrNotLoaded)
+				return !errors.Is(err, port.ErrNotLoaded)
 			},
 		} {
 			epoch++
 			loadEpoch(t, l, "s", epoch, tight(100))
 			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
 			wantAll(t, claim(t, l, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
-			var image []sluice.Record
-			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { image = append(image, r); return true }))
+			var image []port.Record
+			must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool { image = append(image, r); return true }))
 			message := command(t, client, "HGET", buyers, "buyer-0")
 			value := must.Get(message.ToString())(t)
 			field := "\n" + batchOf(value)
@@ -575,7 +576,7 @@ func TestADamagedBatch(t *testing.T) {
 			} else {
 				command(t, client, "HSET", buyers, field, change(kept))
 			}
-			got, err := l.Release(t.Context(), "s", []sluice.Release{release(makeClaim("s", 4), epoch)})
+			got, err := l.Release(t.Context(), "s", []port.Release{release(makeClaim("s", 4), epoch)})
 			if err != nil || got.Applied != 1 {
 				t.Errorf("%s: a release of another batch: %+v, %v", damage, got, err)
 			}
@@ -584,8 +585,8 @@ func TestADamagedBatch(t *testing.T) {
 			}
 			wantLost(t, l, "s", "damaged")
 			var sound []sluice.BuyerID
-			err = l.Records(t.Context(), "s", func(r sluice.Record) bool { sound = append(sound, r.Buyer); return true })
-			var found *sluice.DamageError
+			err = l.Records(t.Context(), "s", func(r port.Record) bool { sound = append(sound, r.Buyer); return true })
+			var found *port.DamageError
 			if !errors.As(err, &found) {
 				t.Fatalf("%s: after %s records of %v, %v", damage, call, sound, err)
 			}
@@ -594,12 +595,12 @@ func TestADamagedBatch(t *testing.T) {
 				t.Errorf("%s: after %s damaged are %v, sound %v", damage, call, found.Buyers, sound)
 			}
 			epoch++
-			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{
+			must.Succeed(t, l.Load(t.Context(), port.LoadImage{
 				Sale: "s", Epoch: epoch, Terms: tight(100), Taken: 4, Records: image,
 			}))
 			must.Succeed(t, l.Unfence(t.Context(), "s", epoch))
 			for i, n := range []int{0, 1, 3, 4} {
-				want := image[slices.IndexFunc(image, func(r sluice.Record) bool { return r.Order == makeClaim("s", n).Order })]
+				want := image[slices.IndexFunc(image, func(r port.Record) bool { return r.Order == makeClaim("s", n).Order })]
 				if d := claim(t, l, "s", makeClaim("s", n))[0]; d.Order != want.Order || d.Seq != want.Seq || !d.Replayed {
 					t.Errorf("%s: loaded again, %d gets %+v", damage, i, d)
 				}

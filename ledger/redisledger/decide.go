@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // states of a reply of claim.lua and release.lua
@@ -150,7 +151,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 			reported = reply.seq
 			if decisions[i], err = decideText(sale, &claims[i], text); err != nil { // what was decided stays so
 				decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-				l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: reply.epoch, Fence: damagedRecord})
+				l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: reply.epoch, Fence: damagedRecord})
 			}
 		}
 		accept(n)
@@ -257,14 +258,14 @@ func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark,
 		if err != nil {
 			continue
 		}
-		var live []sluice.Record
-		_, _, _, _ = p.chain(func(r sluice.Record) bool {
+		var live []port.Record
+		_, _, _, _ = p.chain(func(r port.Record) bool {
 			if r.Live && (r.Epoch < until.epoch || r.Epoch == until.epoch && r.Seq <= until.seen) {
 				live = append(live, r)
 			}
 			return true
 		})
-		slices.SortFunc(live, func(a, b sluice.Record) int {
+		slices.SortFunc(live, func(a, b port.Record) int {
 			return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
 		})
 		for _, r := range live {

@@ -3,19 +3,19 @@ package redisledger
 import (
 	"context"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func init() {
-	sluice.RegisterLedger(sluice.LedgerDriver{
+	port.RegisterLedger(port.LedgerDriver{
 		Kind: "redis", Schemes: []string{"redis", "rediss", "redis+sentinel", "redis+cluster"},
 		MaxBatch: 1000, // decided in two or three milliseconds, for one fsync
-		Open: func(ctx context.Context, url string, o sluice.LedgerOptions) (sluice.Ledger, error) {
+		Open: func(ctx context.Context, url string, o port.LedgerOptions) (port.Ledger, error) {
 			return Open(ctx, url, Options{Node: o.Node, WaitReplicas: o.WaitReplicas})
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyLedger, error) {
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyLedger, error) {
 			return OpenReadOnly(ctx, url, Options{})
 		},
-		OpenReplica: func(url string) (sluice.LedgerReplica, error) { return NewReplica(url, Options{}) },
+		OpenReplica: func(url string) (port.LedgerReplica, error) { return NewReplica(url, Options{}) },
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -32,16 +33,16 @@ func TestDropLeavesNoKey(t *testing.T) {
 		wantAll(t, claim(t, l, "s", makeClaim("s", 1)), sluice.Accepted)
 	}
 	loadOpen(t, l, "other", tight(10))
-	if err := l.Drop(t.Context(), "s", epochs); err == nil || errors.Is(err, sluice.ErrStaleEpoch) {
+	if err := l.Drop(t.Context(), "s", epochs); err == nil || errors.Is(err, port.ErrStaleEpoch) {
 		t.Errorf("with an entry in the journal: %v", err)
 	}
-	if err := l.Drop(t.Context(), "s", epochs-1); !errors.Is(err, sluice.ErrStaleEpoch) {
+	if err := l.Drop(t.Context(), "s", epochs-1); !errors.Is(err, port.ErrStaleEpoch) {
 		t.Errorf("another epoch: %v, want ErrStaleEpoch", err)
 	}
 	if n := len(keysOf(t, client, prefix)); n != 3+3+2 {
 		t.Errorf("%d keys, want those of two sales and two journals kept aside: %q", n, keysOf(t, client, prefix))
 	}
-	entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+	entries := must.Get(l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New}))(t)
 	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 	must.Succeed(t, l.Drop(t.Context(), "s", epochs))
 	for _, name := range keysOf(t, client, prefix) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // errDeleted marks an entry that is pending but not in the stream any more.
@@ -18,27 +19,27 @@ var errDeleted = errors.New("the entry was deleted")
 // decodeEntry reads a journal entry as claim.lua wrote it: v format, e epoch,
 // n server, t version of the terms, at (ms), s first sequence, c claims, one
 // line each. What cannot be read comes back with Damage.
-func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) sluice.Entry {
+func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) port.Entry {
 	if raw.FieldValues == nil {
-		return sluice.Entry{ID: raw.ID, Sale: sale, Damage: errDeleted}
+		return port.Entry{ID: raw.ID, Sale: sale, Damage: errDeleted}
 	}
 	entry, err := decodeFields(raw.FieldValues)
 	if entry.Sale = sale; err == nil {
 		err = entry.Validate()
 	}
 	if err != nil {
-		entry = sluice.Entry{Damage: err, Raw: rawText(raw.FieldValues)}
+		entry = port.Entry{Damage: err, Raw: rawText(raw.FieldValues)}
 	}
 	entry.ID, entry.Sale = raw.ID, sale
 	return entry
 }
 
-func decodeFields(fields map[string]string) (sluice.Entry, error) {
-	if v := fields["v"]; v != strconv.Itoa(sluice.JournalFormat) {
-		return sluice.Entry{}, fmt.Errorf("journal format %q, want %d", v, sluice.JournalFormat)
+func decodeFields(fields map[string]string) (port.Entry, error) {
+	if v := fields["v"]; v != strconv.Itoa(port.JournalFormat) {
+		return port.Entry{}, fmt.Errorf("journal format %q, want %d", v, port.JournalFormat)
 	}
 	numbers := parser{text: []string{fields["e"], fields["t"], fields["s"], fields["at"]}}
-	entry := sluice.Entry{
+	entry := port.Entry{
 		Epoch: numbers.number(0), Terms: numbers.number(1), FirstSeq: numbers.number(2), At: numbers.time(3),
 		Node: fields["n"],
 	}
@@ -49,7 +50,7 @@ func decodeFields(fields map[string]string) (sluice.Entry, error) {
 		return entry, errors.New("the server is missing")
 	}
 	var err error
-	if entry.Claims, err = sluice.ParseClaims(fields["c"]); err != nil {
+	if entry.Claims, err = port.ParseClaims(fields["c"]); err != nil {
 		return entry, err
 	}
 	if len(entry.Claims) == 0 {

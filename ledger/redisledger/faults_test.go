@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -95,10 +96,10 @@ func TestKillInTheMiddleOfClaims(t *testing.T) {
 	group.Wait()
 	await(t, nodes[0])
 
-	records := map[sluice.OrderID]sluice.Record{}
-	must.Succeed(t, nodes[0].Records(t.Context(), "s", func(r sluice.Record) bool { records[r.Order] = r; return true }))
+	records := map[sluice.OrderID]port.Record{}
+	must.Succeed(t, nodes[0].Records(t.Context(), "s", func(r port.Record) bool { records[r.Order] = r; return true }))
 	journal := map[sluice.OrderID]int64{}
-	must.Succeed(t, nodes[0].PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(t, nodes[0].PeekJournal(t.Context(), "s", func(e port.Entry) bool {
 		for i := range e.Claims {
 			journal[e.Claims[i].Order] = e.FirstSeq + int64(i)
 		}
@@ -119,7 +120,7 @@ func TestKillInTheMiddleOfClaims(t *testing.T) {
 	r := read(t, nodes[0], "s")
 	if torn.Load() || r.Fence != "" {
 		// The records may hold claims of the torn batch, that were never decided.
-		if !strings.HasPrefix(r.Fence, sluice.FenceLost) || !strings.Contains(r.Fence, "are on record") {
+		if !strings.HasPrefix(r.Fence, port.FenceLost) || !strings.Contains(r.Fence, "are on record") {
 			t.Errorf("fence %q; want none, or that of a torn transaction", r.Fence)
 		}
 	} else if r.Seq != int64(len(records)) || r.Taken != r.Seq || len(journal) != len(records) {
@@ -243,7 +244,7 @@ func TestOlderDataIsLoss(t *testing.T) {
 	t.Run("by reading alone", func(t *testing.T) {
 		fresh := open(t, server.URL(), redisledger.Options{Node: "d"})
 		wantAll(t, claim(t, fresh, "read", makeClaims("read", 100, 110)...), sluice.Accepted)
-		if r := read(t, a, "read"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+		if r := read(t, a, "read"); !strings.HasPrefix(r.Fence, port.FenceLost) {
 			t.Errorf("reading %+v", r)
 		}
 		wantAll(t, claim(t, fresh, "read", makeClaim("read", 50)), sluice.Unavailable)
@@ -289,15 +290,15 @@ func TestMissingKeysAreLoss(t *testing.T) {
 				wantAll(t, claim(t, l, "s", makeClaims("s", 0, 4)...), sluice.Unavailable)
 				wantLost(t, l, "s", "gone")
 				if key == "journal" {
-					if _, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}); err == nil {
+					if _, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New}); err == nil {
 						t.Error("ReadJournal: no error")
 					}
-					if err := l.PeekJournal(t.Context(), "s", func(sluice.Entry) bool { return true }); err == nil {
+					if err := l.PeekJournal(t.Context(), "s", func(port.Entry) bool { return true }); err == nil {
 						t.Error("PeekJournal: no error")
 					}
 					return
 				}
-				if err := l.Records(t.Context(), "s", func(sluice.Record) bool { return true }); err == nil {
+				if err := l.Records(t.Context(), "s", func(port.Record) bool { return true }); err == nil {
 					t.Error("Records: no error")
 				}
 				for _, buyer := range []sluice.BuyerID{"buyer-0", ""} {
@@ -326,7 +327,7 @@ func TestMissingKeysFenceWhenRead(t *testing.T) {
 		{"buyers by Read", "buyers", func(l *redisledger.Ledger) error { read(t, l, "s"); return nil }, false},
 		{"journal by Read", "journal", func(l *redisledger.Ledger) error { read(t, l, "s"); return nil }, false},
 		{"journal by ReadJournal", "journal", func(l *redisledger.Ledger) error {
-			_, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.Own})
+			_, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.Own})
 			return err
 		}, true},
 	} {
@@ -339,7 +340,7 @@ func TestMissingKeysFenceWhenRead(t *testing.T) {
 				t.Errorf("error %v", err)
 			}
 			fence := command(t, client, "HGET", prefix+":{s}:sale", "fence")
-			if text, _ := fence.ToString(); !strings.HasPrefix(text, sluice.FenceLost) || !strings.Contains(text, test.key) {
+			if text, _ := fence.ToString(); !strings.HasPrefix(text, port.FenceLost) || !strings.Contains(text, test.key) {
 				t.Errorf("fence %q", text)
 			}
 		})
@@ -404,7 +405,7 @@ func TestDamageIsOfOneSale(t *testing.T) {
 				t.Errorf("%v: reading %v", damage, r.Err)
 			} else if newer {
 				wantAll(t, claim(t, l, "t", makeClaim("t", 0)), sluice.Unavailable) // not unknown: nothing was decided
-				ended := []sluice.Release{release(makeClaim("t", 0), 1)}
+				ended := []port.Release{release(makeClaim("t", 0), 1)}
 				if _, err := l.Release(t.Context(), "t", ended); err == nil || !strings.Contains(err.Error(), "format") {
 					t.Errorf("%v: release: %v", damage, err)
 				}
@@ -415,8 +416,8 @@ func TestDamageIsOfOneSale(t *testing.T) {
 			}
 			wantAll(t, claim(t, l, "t", makeClaim("t", 0)), sluice.Unavailable)
 			entries, records := 0, 0
-			must.Succeed(t, l.PeekJournal(t.Context(), "t", func(sluice.Entry) bool { entries++; return true }))
-			must.Succeed(t, l.Records(t.Context(), "t", func(sluice.Record) bool { records++; return true }))
+			must.Succeed(t, l.PeekJournal(t.Context(), "t", func(port.Entry) bool { entries++; return true }))
+			must.Succeed(t, l.Records(t.Context(), "t", func(port.Record) bool { records++; return true }))
 			if entries != 1 || records != 1 {
 				t.Errorf("%v: %d entries and %d records can be read", damage, entries, records)
 			}
@@ -445,7 +446,7 @@ func TestAnyKeysAreGone(t *testing.T) {
 				claims := makeClaims("s", 0, 3)
 				wantAll(t, claim(t, l, "s", claims...), sluice.Accepted)
 				if wait == 0 {
-					entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+					entries := must.Get(l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New}))(t)
 					must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 				}
 				for i, key := range keys {
@@ -453,25 +454,25 @@ func TestAnyKeysAreGone(t *testing.T) {
 						command(t, client, append([]string{damage[0], prefix + ":{s}:" + key}, damage[1:]...)...)
 					}
 				}
-				if r := read(t, l, "s"); r.Loaded != (gone&1 == 0) || r.Loaded && !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+				if r := read(t, l, "s"); r.Loaded != (gone&1 == 0) || r.Loaded && !strings.HasPrefix(r.Fence, port.FenceLost) {
 					t.Errorf("%s %03b: reading %+v", damage[0], gone, r)
 				}
 				wantAll(t, claim(t, l, "s", claims...), sluice.Unavailable)
-				if _, err := l.Find(t.Context(), claims[0].Order, ""); !errors.Is(err, sluice.ErrNotLoaded) && err != nil {
+				if _, err := l.Find(t.Context(), claims[0].Order, ""); !errors.Is(err, port.ErrNotLoaded) && err != nil {
 					t.Errorf("%s %03b: Find: %v", damage[0], gone, err)
 				}
 				if _, err := l.Release(t.Context(), "s", releasesOf("s", 1, claims[0])); err == nil {
 					t.Errorf("%s %03b: released", damage[0], gone)
 				}
 				entries, records := 0, 0
-				peekErr := l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries += len(e.Claims); return true })
-				recordsErr := l.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true })
+				peekErr := l.PeekJournal(t.Context(), "s", func(e port.Entry) bool { entries += len(e.Claims); return true })
+				recordsErr := l.Records(t.Context(), "s", func(port.Record) bool { records++; return true })
 				for what, got := range map[string]struct {
 					err     error
 					n, want int
 					missing bool
 				}{"journal": {peekErr, entries, wait, gone&4 != 0}, "records": {recordsErr, records, 3, gone&2 != 0}} {
-					if got.missing && !errors.Is(got.err, sluice.ErrNotLoaded) || !got.missing &&
+					if got.missing && !errors.Is(got.err, port.ErrNotLoaded) || !got.missing &&
 						(got.err != nil || got.n != got.want) {
 						t.Errorf("%s %03b: %s: %d claims, %v", damage[0], gone, what, got.n, got.err)
 					}

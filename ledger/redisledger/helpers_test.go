@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
@@ -85,7 +86,7 @@ func loadOpen(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, terms slu
 func loadEpoch(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, epoch int64, terms sluice.Terms) sluice.Terms {
 	t.Helper()
 	terms.OpensAt = time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond)
-	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}))
+	must.Succeed(t, l.Load(t.Context(), port.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}))
 	must.Succeed(t, l.Unfence(t.Context(), sale, epoch))
 	return terms
 }
@@ -123,7 +124,7 @@ func wantAll(t testing.TB, decisions []sluice.Decision, want sluice.Code) {
 	}
 }
 
-func read(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID) sluice.Reading {
+func read(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID) port.Reading {
 	t.Helper()
 	readings := must.Get(l.Read(t.Context(), []sluice.SaleID{sale}))(t)
 	return readings[0]
@@ -133,11 +134,11 @@ func read(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID) sluice.Readin
 func wantLost(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, why string) {
 	t.Helper()
 	r := read(t, l, sale)
-	if !r.Loaded || !strings.HasPrefix(r.Fence, sluice.FenceLost) || !strings.Contains(r.Fence, why) {
-		t.Errorf("loaded %t, fence %q; want one that begins with %q and says %q", r.Loaded, r.Fence, sluice.FenceLost, why)
+	if !r.Loaded || !strings.HasPrefix(r.Fence, port.FenceLost) || !strings.Contains(r.Fence, why) {
+		t.Errorf("loaded %t, fence %q; want one that begins with %q and says %q", r.Loaded, r.Fence, port.FenceLost, why)
 	}
 	wantAll(t, claim(t, l, sale, makeClaim(sale, 999_999)), sluice.Unavailable)
 }
 
 // streamID is the id of an entry in its stream.
-func streamID(e sluice.Entry) string { return strings.TrimPrefix(e.ID, fmt.Sprintf("%d:", e.Epoch)) }
+func streamID(e port.Entry) string { return strings.TrimPrefix(e.ID, fmt.Sprintf("%d:", e.Epoch)) }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 const (
@@ -23,11 +24,11 @@ const (
 
 // errNoJournal: the sale is there and its journal is not, so entries that
 // no server has stored yet may be gone with it.
-var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", sluice.ErrNotLoaded)
+var errNoJournal = fmt.Errorf("lost: the journal is gone: %w", port.ErrNotLoaded)
 
-// ReadJournal implements sluice.Journal. A journal that is missing while the
+// ReadJournal implements port.Journal. A journal that is missing while the
 // sale is there is an error, and fences the sale as lost.
-func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entries []sluice.Entry, err error) {
+func (l *Ledger) ReadJournal(ctx context.Context, read port.JournalRead) (entries []port.Entry, err error) {
 	defer wrap(&err, "read journal sale=%s", read.Sale)
 	read.Max = cmp.Or(max(read.Max, 0), defaultRead)
 	_, read.After = splitID(read.After)
@@ -40,7 +41,7 @@ func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (entr
 	return entries, nil
 }
 
-func (l *Ledger) readJournal(ctx context.Context, read *sluice.JournalRead) ([]sluice.Entry, error) {
+func (l *Ledger) readJournal(ctx context.Context, read *port.JournalRead) ([]port.Entry, error) {
 	if err := l.writable(); err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (l *Ledger) confirm(ctx context.Context, conn dedicated, sale sluice.SaleID
 	return nil
 }
 
-// Ack implements sluice.Journal.
+// Ack implements port.Journal.
 func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) (err error) {
 	defer wrap(&err, "acknowledge sale=%s", sale)
 	if err := l.writable(); err != nil {
@@ -123,7 +124,7 @@ func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) erro
 // entryID names an entry for those outside: EPOCH:ID, as the stream calls it, so
 // that Ack takes nothing out of another epoch's journal. Of a damaged entry the
 // epoch is not known.
-func entryID(e *sluice.Entry) string {
+func entryID(e *port.Entry) string {
 	if e.Damage != nil {
 		return e.ID
 	}
@@ -147,13 +148,13 @@ func isStreamID(id string) bool {
 	return found && err == nil && err2 == nil
 }
 
-// PeekJournal implements sluice.Journal. Entry.Deliveries is left 0.
-func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) (err error) {
+// PeekJournal implements port.Journal. Entry.Deliveries is left 0.
+func (l *Ledger) PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) (err error) {
 	defer wrap(&err, "peek journal sale=%s", sale)
 	return l.peek(ctx, sale, yield)
 }
 
-func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(sluice.Entry) bool) error {
+func (l *Ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(port.Entry) bool) error {
 	if err := l.hasJournal(ctx, sale); err != nil && !errors.Is(err, errOnlyJournal) {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -41,9 +42,9 @@ func (j *journal) open(node string) *redisledger.Ledger {
 	return open(j, j.url, redisledger.Options{Node: node, Prefix: j.prefix})
 }
 
-func (j *journal) read(l *redisledger.Ledger, source sluice.Source, after string, most int) []sluice.Entry {
+func (j *journal) read(l *redisledger.Ledger, source port.Source, after string, most int) []port.Entry {
 	j.Helper()
-	entries, err := l.ReadJournal(j.Context(), sluice.JournalRead{Sale: "s", Source: source, After: after, Max: most})
+	entries, err := l.ReadJournal(j.Context(), port.JournalRead{Sale: "s", Source: source, After: after, Max: most})
 	if err != nil {
 		j.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func (j *journal) read(l *redisledger.Ledger, source sluice.Source, after string
 }
 
 // seqs lists the first sequences and deliveries of entries: "1x1 2x1".
-func seqs(entries []sluice.Entry) string {
+func seqs(entries []port.Entry) string {
 	var all []string
 	for _, e := range entries {
 		all = append(all, fmt.Sprintf("%dx%d", e.FirstSeq, e.Deliveries))
@@ -59,7 +60,7 @@ func seqs(entries []sluice.Entry) string {
 	return strings.Join(all, " ")
 }
 
-func (j *journal) want(what string, got []sluice.Entry, want string) {
+func (j *journal) want(what string, got []port.Entry, want string) {
 	j.Helper()
 	if s := seqs(got); s != want {
 		j.Errorf("%s: %q, want %q", what, s, want)
@@ -96,7 +97,7 @@ func TestDamagedEntries(t *testing.T) {
 	recordEntries(t, client, j.key, len(damage))
 	wantAll(t, claim(t, j.Ledger, "s", makeClaim("s", 1)), sluice.Accepted)
 
-	entries := j.read(j.Ledger, sluice.New, "", 100)
+	entries := j.read(j.Ledger, port.New, "", 100)
 	if len(entries) != len(damage)+2 || entries[0].Damage != nil || entries[len(entries)-1].Damage != nil {
 		t.Fatalf("entries %+v", entries)
 	}
@@ -108,16 +109,16 @@ func TestDamagedEntries(t *testing.T) {
 			t.Errorf("want damage that says %q: %+v", reasons[i], e)
 		}
 	}
-	if again := j.read(j.Ledger, sluice.Own, "", 100); len(again) != len(entries) || again[1].Deliveries != 2 {
+	if again := j.read(j.Ledger, port.Own, "", 100); len(again) != len(entries) || again[1].Deliveries != 2 {
 		t.Errorf("own entries %s", seqs(again))
 	}
 	must.Succeed(t, j.Ack(t.Context(), "s", ids))
-	j.want("after the damaged ones are acknowledged", j.read(j.Ledger, sluice.Own, "", 100), "1x3 2x3")
+	j.want("after the damaged ones are acknowledged", j.read(j.Ledger, port.Own, "", 100), "1x3 2x3")
 }
 
 func claimLine(n int) string {
 	c := makeClaim("s", n)
-	return string(sluice.AppendClaim(nil, &c))
+	return string(port.AppendClaim(nil, &c))
 }
 
 // recordEntries says that entries which a test has written into the journal of
@@ -131,13 +132,13 @@ func recordEntries(t testing.TB, client rueidis.Client, journal string, n int) {
 func TestDeletedEntriesAreAcknowledged(t *testing.T) {
 	j := newJournal(t, 5)
 	client := newClient(t, j.url)
-	entries := j.read(j.Ledger, sluice.New, "", 10)
+	entries := j.read(j.Ledger, port.New, "", 10)
 	for _, e := range entries[:3] {
 		command(t, client, "XDEL", j.key, streamID(e))
 	}
 	// The first page has nothing but deleted ones; the read goes on behind it.
-	j.want("own", j.read(j.Ledger, sluice.Own, "", 2), "4x2")
-	j.want("own", j.read(j.Ledger, sluice.Own, "", 10), "4x3 5x2")
+	j.want("own", j.read(j.Ledger, port.Own, "", 2), "4x2")
+	j.want("own", j.read(j.Ledger, port.Own, "", 10), "4x3 5x2")
 	summary := command(t, client, "XPENDING", j.key, "sluice")
 	pending, err := summary.ToArray()
 	if n, _ := pending[0].AsInt64(); err != nil || n != 2 {
@@ -148,11 +149,11 @@ func TestDeletedEntriesAreAcknowledged(t *testing.T) {
 // Without its group the journal is handed out again, from the first entry.
 func TestGroupIsMadeAgain(t *testing.T) {
 	j := newJournal(t, 3)
-	first := j.read(j.Ledger, sluice.New, "", 10)
+	first := j.read(j.Ledger, port.New, "", 10)
 	must.Succeed(t, j.Ack(t.Context(), "s", []string{first[0].ID}))
 	command(t, newClient(t, j.url), "XGROUP", "DESTROY", j.key, "sluice")
-	j.want("own", j.read(j.Ledger, sluice.Own, "", 10), "")
-	j.want("new", j.read(j.Ledger, sluice.New, "", 10), "2x1 3x1")
+	j.want("own", j.read(j.Ledger, port.Own, "", 10), "")
+	j.want("new", j.read(j.Ledger, port.New, "", 10), "2x1 3x1")
 }
 
 // A server takes over what others have left, never what it holds itself, and
@@ -160,22 +161,22 @@ func TestGroupIsMadeAgain(t *testing.T) {
 func TestAbandonedEntries(t *testing.T) {
 	j := newJournal(t, 9)
 	b, c := j.open("b"), j.open("c")
-	j.want("a", j.read(j.Ledger, sluice.New, "", 2), "1x1 2x1")
-	j.want("b", j.read(b, sluice.New, "", 5), "3x1 4x1 5x1 6x1 7x1")
-	j.want("c", j.read(c, sluice.New, "", 2), "8x1 9x1")
+	j.want("a", j.read(j.Ledger, port.New, "", 2), "1x1 2x1")
+	j.want("b", j.read(b, port.New, "", 5), "3x1 4x1 5x1 6x1 7x1")
+	j.want("c", j.read(c, port.New, "", 2), "8x1 9x1")
 
-	taken, err := b.ReadJournal(t.Context(), sluice.JournalRead{
-		Sale: "s", Source: sluice.Abandoned, Idle: time.Hour, Max: 10,
+	taken, err := b.ReadJournal(t.Context(), port.JournalRead{
+		Sale: "s", Source: port.Abandoned, Idle: time.Hour, Max: 10,
 	})
 	if err != nil || len(taken) != 0 {
 		t.Errorf("idle for an hour: %s, %v", seqs(taken), err)
 	}
-	j.want("a, not acknowledged for long", j.read(b, sluice.Abandoned, "", 2), "1x2 2x2")
-	j.want("behind b's own", j.read(b, sluice.Abandoned, "", 2), "8x2")
-	j.want("the last page", j.read(b, sluice.Abandoned, "", 2), "9x2")
-	j.want("all are b's own now", j.read(b, sluice.Abandoned, "", 2), "")
-	j.want("nothing is left to a", j.read(j.Ledger, sluice.Own, "", 10), "")
-	j.want("b's own", j.read(b, sluice.Own, "", 20), "1x3 2x3 3x2 4x2 5x2 6x2 7x2 8x3 9x3")
+	j.want("a, not acknowledged for long", j.read(b, port.Abandoned, "", 2), "1x2 2x2")
+	j.want("behind b's own", j.read(b, port.Abandoned, "", 2), "8x2")
+	j.want("the last page", j.read(b, port.Abandoned, "", 2), "9x2")
+	j.want("all are b's own now", j.read(b, port.Abandoned, "", 2), "")
+	j.want("nothing is left to a", j.read(j.Ledger, port.Own, "", 10), "")
+	j.want("b's own", j.read(b, port.Own, "", 20), "1x3 2x3 3x2 4x2 5x2 6x2 7x2 8x3 9x3")
 }
 
 func TestAcknowledgeMany(t *testing.T) {
@@ -186,7 +187,7 @@ func TestAcknowledgeMany(t *testing.T) {
 	}
 	recordEntries(t, client, j.key, 1200)
 	var ids []string
-	for _, e := range j.read(j.Ledger, sluice.New, "", 5000) {
+	for _, e := range j.read(j.Ledger, port.New, "", 5000) {
 		ids = append(ids, e.ID)
 	}
 	if len(ids) != 1201 {
@@ -210,7 +211,7 @@ func TestPeekInPages(t *testing.T) {
 	}
 	recordEntries(t, client, j.key, 450)
 	var got []int64
-	must.Succeed(t, j.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(t, j.PeekJournal(t.Context(), "s", func(e port.Entry) bool {
 		got = append(got, e.FirstSeq)
 		return len(got) < 430
 	}))
@@ -244,7 +245,7 @@ func TestRecordsWhileClaiming(t *testing.T) {
 				}
 			})
 			seen := map[sluice.OrderID]int{}
-			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { seen[r.Order]++; return true }))
+			must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool { seen[r.Order]++; return true }))
 			group.Wait()
 			for n := range before {
 				if order := makeClaim("s", n).Order; seen[order] != 1 {
@@ -271,7 +272,7 @@ func TestFind(t *testing.T) {
 			claims := makeClaims("s", 0, 20)
 			decisions := claim(t, l, "s", claims...)
 			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix})
-			entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+			entries := must.Get(l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New}))(t)
 			for _, when := range []string{"in the journal", "acknowledged"} {
 				for i, buyer := range map[int]sluice.BuyerID{3: claims[3].Buyer, 4: ""} {
 					r, err := fresh.Find(t.Context(), claims[i].Order, buyer)
@@ -301,7 +302,7 @@ func TestAckOfAnotherEpoch(t *testing.T) {
 	loadOpen(t, l, "s", tight(100))
 	loadEpoch(t, l, "s", 2, tight(100))
 	wantAll(t, claim(t, l, "s", makeClaims("s", 0, 2)...), sluice.Accepted)
-	entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+	entries, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New})
 	if err != nil || len(entries) != 1 {
 		t.Fatalf("%v, %v", entries, err)
 	}
@@ -317,7 +318,7 @@ func TestAckOfAnotherEpoch(t *testing.T) {
 	}
 
 	wantAll(t, claim(t, l, "s", makeClaims("s", 2, 4)...), sluice.Accepted)
-	entries = must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New}))(t)
+	entries = must.Get(l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New}))(t)
 	client := newClient(t, url)
 	command(t, client, "DEL", prefix+":{s}:sale")
 	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))

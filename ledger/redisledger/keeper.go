@@ -8,9 +8,10 @@ import (
 	"strings"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Apply implements sluice.Keeper. A total below the units taken is
+// Apply implements port.Keeper. A total below the units taken is
 // sluice.ErrBelowTaken, and nothing changes (I1).
 func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
 	fields := termsArgs(&terms)
@@ -21,7 +22,7 @@ func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, ter
 	return l.keep(ctx, "apply", applyScript, sale, epoch, []string{l.keys.sale(sale)}, args, sluice.ErrBelowTaken)
 }
 
-// Fence implements sluice.Keeper. With Options.WaitReplicas it returns when the
+// Fence implements port.Keeper. With Options.WaitReplicas it returns when the
 // replicas have it, and with it all that was accepted before: a rebuild stores what
 // it then reads, and takes nothing from a primary that others may have replaced
 // (I4, I5).
@@ -37,7 +38,7 @@ func (l *Ledger) Fence(ctx context.Context, sale sluice.SaleID, epoch int64, rea
 // errIncomplete: what the sale was loaded with is not, or no longer, all there.
 var errIncomplete = errors.New("the records of the sale are not complete; load it under a higher epoch")
 
-// Unfence implements sluice.Keeper. A sale whose load did not end, or whose
+// Unfence implements port.Keeper. A sale whose load did not end, or whose
 // records are gone, stays fenced, and that is an error.
 func (l *Ledger) Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error {
 	args := []string{strconv.FormatInt(epoch, 10)}
@@ -63,9 +64,9 @@ func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.S
 	case err != nil:
 		return err
 	case done == 0:
-		return sluice.ErrNotLoaded
+		return port.ErrNotLoaded
 	case done == -1:
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	case done == -2:
 		return minusTwo
 	}

@@ -38,6 +38,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Options of a ledger; the zero value of each field is its default.
@@ -66,7 +67,7 @@ type Options struct {
 	WaitTimeout  time.Duration
 }
 
-// Ledger implements sluice.Ledger. It is safe for concurrent use.
+// Ledger implements port.Ledger. It is safe for concurrent use.
 type Ledger struct {
 	client   rueidis.Client
 	keys     keys
@@ -82,7 +83,7 @@ type Ledger struct {
 	batches atomic.Uint64
 }
 
-var _ sluice.Ledger = (*Ledger)(nil)
+var _ port.Ledger = (*Ledger)(nil)
 
 // wrap says where an error happened. Methods of the port defer it.
 func wrap(err *error, format string, args ...any) {

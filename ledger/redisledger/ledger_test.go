@@ -12,6 +12,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 	"go.uber.org/goleak"
@@ -25,7 +26,7 @@ func TestConformance(t *testing.T) {
 		SharedNodes: true,
 		New: func(t testing.TB) ledgertest.Open {
 			prefix := newPrefix(t, url)
-			return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+			return func(t testing.TB, node string, clock *ledgertest.Clock) port.Ledger {
 				return open(t, least, redisledger.Options{Node: node, Prefix: prefix, Now: clock.Now, Timeout: 20 * time.Second})
 			}
 		},
@@ -117,9 +118,9 @@ func TestOpenReadOnly(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 	records := 0
-	must.Succeed(t, audit.Records(t.Context(), "s", func(sluice.Record) bool { records++; return true }))
+	must.Succeed(t, audit.Records(t.Context(), "s", func(port.Record) bool { records++; return true }))
 	entries := 0
-	must.Succeed(t, audit.PeekJournal(t.Context(), "s", func(sluice.Entry) bool { entries++; return true }))
+	must.Succeed(t, audit.PeekJournal(t.Context(), "s", func(port.Entry) bool { entries++; return true }))
 	if records != 3 || entries != 1 {
 		t.Errorf("%d records and %d entries, want 3 and 1", records, entries)
 	}
@@ -131,11 +132,11 @@ func TestOpenReadOnly(t *testing.T) {
 	ctx := t.Context()
 	_, claimErr := audit.Claim(ctx, "s", makeClaims("s", 5, 6))
 	_, releaseErr := audit.Release(ctx, "s", releasesOf("s", 1, makeClaim("s", 0)))
-	_, readErr := audit.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+	_, readErr := audit.ReadJournal(ctx, port.JournalRead{Sale: "s", Source: port.New})
 	for what, err := range map[string]error{
 		"Claim": claimErr, "ReadJournal": readErr, "Release": releaseErr, "Drop": audit.Drop(ctx, "s", 1),
 		"Ack":   audit.Ack(ctx, "s", []string{"1-1"}),
-		"Load":  audit.Load(ctx, sluice.LoadImage{Sale: "s", Epoch: 9, Terms: terms}),
+		"Load":  audit.Load(ctx, port.LoadImage{Sale: "s", Epoch: 9, Terms: terms}),
 		"Apply": audit.Apply(ctx, "s", 1, terms), "Fence": audit.Fence(ctx, "s", 1, "why"),
 		"Unfence": audit.Unfence(ctx, "s", 1),
 	} {
@@ -145,7 +146,7 @@ func TestOpenReadOnly(t *testing.T) {
 	}
 	// It does not even fence what it finds damaged, but says so.
 	command(t, newClient(t, url), "DEL", prefix+":{s}:journal")
-	if r := read(t, audit, "s"); !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+	if r := read(t, audit, "s"); !strings.HasPrefix(r.Fence, port.FenceLost) {
 		t.Errorf("fence %q", r.Fence)
 	}
 	if fence, _ := newClient(t, url).Do(ctx, newClient(t, url).B().Hget().Key(prefix+":{s}:sale").Field("fence").Build()).

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A load goes in calls of at most this many fields or bytes, so that claims on
@@ -15,13 +16,13 @@ const (
 	loadBytes  = 256 << 10
 )
 
-// Load implements sluice.Keeper. The sale is fenced from the first call on,
+// Load implements port.Keeper. The sale is fenced from the first call on,
 // and cannot be unfenced before the last, so a load that breaks off in the
 // middle leaves nothing that decides claims.
 //
 // Journal entries that were not acknowledged are not in the new journal.
 // They are kept in a stream of their own (keys.aside), as evidence.
-func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	defer wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	if err := l.writable(); err != nil {
 		return err
@@ -31,7 +32,7 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 		return err
 	}
 	if seen := l.markOf(image.Sale).epoch; seen > image.Epoch { // what was accepted then is not forgotten
-		return &sluice.EpochError{Seen: seen}
+		return &port.EpochError{Seen: seen}
 	}
 	epoch := strconv.FormatInt(image.Epoch, 10)
 	if err := l.loadBegin(ctx, &image, epoch); err != nil {
@@ -65,13 +66,13 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 	return nil
 }
 
-func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, epoch string) error {
+func (l *Ledger) loadBegin(ctx context.Context, image *port.LoadImage, epoch string) error {
 	t := &image.Terms
 	args := []string{
 		epoch, group,
 		"format", thisFormat, "epoch", epoch, "seq", strconv.FormatInt(image.Seq(), 10),
 		"entries", "0", "taken", strconv.FormatInt(image.Taken, 10),
-		"fence", sluice.FenceLoading, "calm_until", "0", "calm_code", "0",
+		"fence", port.FenceLoading, "calm_until", "0", "calm_code", "0",
 		"terms", strconv.FormatInt(t.Version, 10),
 	}
 	for i, name := range [...]string{"total", "max_buyer", "max_orders", "opens", "closes", "paused", "max_unpaid"} {
@@ -83,7 +84,7 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, epoch s
 	}
 	done, err := l.runInt(ctx, loadBeginScript, keys, args)
 	if err == nil && done == 0 {
-		err = sluice.ErrStaleEpoch
+		err = port.ErrStaleEpoch
 	}
 	return err
 }
@@ -91,7 +92,7 @@ func (l *Ledger) loadBegin(ctx context.Context, image *sluice.LoadImage, epoch s
 func (l *Ledger) loadRecords(ctx context.Context, sale sluice.SaleID, args []string) error {
 	done, err := l.runInt(ctx, loadRecordsScript, []string{l.keys.sale(sale), l.keys.buyers(sale)}, args)
 	if err == nil && done == 0 {
-		err = fmt.Errorf("another load has taken over: %w", sluice.ErrStaleEpoch)
+		err = fmt.Errorf("another load has taken over: %w", port.ErrStaleEpoch)
 	}
 	return err
 }
@@ -116,17 +117,17 @@ func termsArgs(t *sluice.Terms) [7]string {
 type buyerImage struct {
 	units  int64
 	unpaid int64
-	claims []*sluice.Record
+	claims []*port.Record
 }
 
 // gather puts the records of the image together by buyer, and refuses an image
 // that no ledger could have produced, before anything is changed.
-func gather(image *sluice.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
+func gather(image *port.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
 	if err := image.Sale.Validate(); err != nil {
 		return nil, err
 	}
-	if image.Epoch < 1 || image.Epoch > sluice.MaxEpoch {
-		return nil, fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(sluice.MaxEpoch))
+	if image.Epoch < 1 || image.Epoch > port.MaxEpoch {
+		return nil, fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(port.MaxEpoch))
 	}
 	buyers := make(map[sluice.BuyerID]*buyerImage)
 	keys := make(map[sluice.ClaimID]struct{}, len(image.Records))

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -31,12 +32,12 @@ func openTest(t *testing.T) *Ledger {
 }
 
 // image makes a load of n records, every third of them ended.
-func image(epoch int64, n int, terms sluice.Terms) sluice.LoadImage {
+func image(epoch int64, n int, terms sluice.Terms) port.LoadImage {
 	terms.Version, terms.OpensAt = 1, time.UnixMilli(1000).UTC()
-	image := sluice.LoadImage{Sale: "s", Epoch: epoch, Terms: terms}
+	image := port.LoadImage{Sale: "s", Epoch: epoch, Terms: terms}
 	for i := range n {
 		id := fmt.Sprintf("%032x", i)
-		r := sluice.Record{
+		r := port.Record{
 			Claim: sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprintf("买家 %d", i/2)), Key: sluice.Key(id), Quantity: int64(i%4 + 1),
 				Order: sluice.SaleID("s").Order(id),
@@ -68,11 +69,11 @@ func TestLoadOfManyRecords(t *testing.T) {
 			must.Succeed(t, l.Load(t.Context(), image))
 			must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 
-			want, got := map[sluice.OrderID]sluice.Record{}, map[sluice.OrderID]sluice.Record{}
+			want, got := map[sluice.OrderID]port.Record{}, map[sluice.OrderID]port.Record{}
 			for _, r := range image.Records {
 				want[r.Order] = r
 			}
-			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool { got[r.Order] = r; return true }))
+			must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool { got[r.Order] = r; return true }))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("records: -want +got\n%s", diff)
 			}
@@ -146,23 +147,23 @@ func TestLoadThatBreaksOff(t *testing.T) {
 				t.Errorf("Claim: %v, %v", decisions, err)
 			}
 			readings, err := l.Read(ctx, []sluice.SaleID{"s"})
-			if err != nil || !readings[0].Loaded || readings[0].Fence != sluice.FenceLoading || readings[0].Epoch != 2 {
+			if err != nil || !readings[0].Loaded || readings[0].Fence != port.FenceLoading || readings[0].Epoch != 2 {
 				t.Errorf("Read: %+v, %v", readings, err)
 			}
 			_, findErr := l.Find(ctx, im.Records[0].Order, im.Records[0].Buyer)
 			for what, err := range map[string]error{
 				"Find":    findErr,
-				"Records": l.Records(ctx, "s", func(sluice.Record) bool { return true }),
+				"Records": l.Records(ctx, "s", func(port.Record) bool { return true }),
 				"Holders": l.Holders(ctx, "s", func(sluice.BuyerID) bool { return true }),
 			} {
-				if !errors.Is(err, sluice.ErrNotLoaded) {
+				if !errors.Is(err, port.ErrNotLoaded) {
 					t.Errorf("%s: %v, want ErrNotLoaded", what, err)
 				}
 			}
 			if err := l.Unfence(ctx, "s", 2); !errors.Is(err, errIncomplete) {
 				t.Errorf("Unfence: %v, want a refusal", err)
 			}
-			if err := l.Load(ctx, im); !errors.Is(err, sluice.ErrStaleEpoch) {
+			if err := l.Load(ctx, im); !errors.Is(err, port.ErrStaleEpoch) {
 				t.Errorf("Load under the same epoch: %v, want ErrStaleEpoch", err)
 			}
 			im.Epoch = 3
@@ -182,16 +183,16 @@ func TestLoadIsTakenOver(t *testing.T) {
 	must.Succeed(t, l.loadBegin(ctx, &slow, "2"))
 	must.Succeed(t, l.Load(ctx, image(3, 5, limited)))
 	for _, args := range [][]string{{"2", "somebody", "1\t1"}, {"2", sentinel, "2"}} {
-		if err := l.loadRecords(ctx, "s", args); !errors.Is(err, sluice.ErrStaleEpoch) {
+		if err := l.loadRecords(ctx, "s", args); !errors.Is(err, port.ErrStaleEpoch) {
 			t.Errorf("records of the slow load: %v, want ErrStaleEpoch", err)
 		}
 	}
 	must.Succeed(t, l.Unfence(ctx, "s", 3))
-	if err := l.loadRecords(ctx, "s", []string{"3", "somebody", "1\t1"}); !errors.Is(err, sluice.ErrStaleEpoch) {
+	if err := l.loadRecords(ctx, "s", []string{"3", "somebody", "1\t1"}); !errors.Is(err, port.ErrStaleEpoch) {
 		t.Errorf("records of a load that has ended: %v, want ErrStaleEpoch", err)
 	}
 	n := 0
-	must.Succeed(t, l.Records(ctx, "s", func(sluice.Record) bool { n++; return true }))
+	must.Succeed(t, l.Records(ctx, "s", func(port.Record) bool { n++; return true }))
 	if n != 5 {
 		t.Errorf("%d records, want those of the load that won", n)
 	}
@@ -202,10 +203,10 @@ func TestLoadRefusesBadImages(t *testing.T) {
 	l, ctx := openTest(t), t.Context()
 	must.Succeed(t, l.Load(ctx, image(1, 4, limited)))
 	must.Succeed(t, l.Unfence(ctx, "s", 1))
-	for name, change := range map[string]func(*sluice.LoadImage){
-		"epoch 0":      func(im *sluice.LoadImage) { im.Epoch = 0 },
-		"a key twice":  func(im *sluice.LoadImage) { im.Records[1].Key = im.Records[0].Key },
-		"a bad record": func(im *sluice.LoadImage) { im.Records[3].Meta = "two\nlines" },
+	for name, change := range map[string]func(*port.LoadImage){
+		"epoch 0":      func(im *port.LoadImage) { im.Epoch = 0 },
+		"a key twice":  func(im *port.LoadImage) { im.Records[1].Key = im.Records[0].Key },
+		"a bad record": func(im *port.LoadImage) { im.Records[3].Meta = "two\nlines" },
 	} {
 		im := image(2, 4, limited)
 		change(&im)
@@ -228,15 +229,15 @@ func TestLoadKeepsTheOldJournalAside(t *testing.T) {
 	for _, r := range claims {
 		must.Get(l.Claim(ctx, "s", []sluice.Claim{r.Claim}))(t)
 	}
-	entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
+	entries, err := l.ReadJournal(ctx, port.JournalRead{Sale: "s", Source: port.New})
 	if err != nil || len(entries) != 2 {
 		t.Fatal(entries, err)
 	}
 	must.Succeed(t, l.Ack(ctx, "s", []string{entries[0].ID}))
 
 	must.Succeed(t, l.Load(ctx, image(2, 0, limited)))
-	for _, source := range []sluice.Source{sluice.Own, sluice.New} {
-		if entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: source}); err != nil ||
+	for _, source := range []port.Source{port.Own, port.New} {
+		if entries, err := l.ReadJournal(ctx, port.JournalRead{Sale: "s", Source: source}); err != nil ||
 			len(entries) != 0 {
 			t.Errorf("source %d: %v, %v; want an empty journal", source, entries, err)
 		}
@@ -263,7 +264,7 @@ func TestRecordRoundTrip(t *testing.T) {
 		return string(b)
 	}
 	for range 1000 {
-		r := sluice.Record{
+		r := port.Record{
 			Claim: sluice.Claim{
 				Buyer:    sluice.BuyerID(text(`abxyz/{}"'%\ 买0189|.:-`, 1, 40)),
 				Key:      sluice.Key(text("abyzAZ019_-", 8, 64)),
@@ -291,7 +292,7 @@ func TestRecordRoundTrip(t *testing.T) {
 func TestSequencesOfABatch(t *testing.T) {
 	line := func(position string) string {
 		c := image(2, 1, limited).Records[0].Claim
-		text := string(sluice.AppendClaim(nil, &c))
+		text := string(port.AppendClaim(nil, &c))
 		return text[:len(text)-1] + "\tb1:" + position + "\t1"
 	}
 	buyer := image(2, 1, limited).Records[0].Buyer
@@ -363,7 +364,7 @@ func TestUnpaidEndingsBeforeTheirLimit(t *testing.T) {
 			}
 			end := func(c sluice.Claim) {
 				t.Helper()
-				answer, err := l.Release(t.Context(), "s", []sluice.Release{
+				answer, err := l.Release(t.Context(), "s", []port.Release{
 					{Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key, Quantity: 1, Epoch: 2, Unpaid: true},
 				})
 				if err != nil || answer.Applied != 1 {
@@ -427,13 +428,13 @@ func TestASaleOfALaterFormat(t *testing.T) {
 		t.Errorf("%+v, %v", d, err)
 	}
 	errs := map[string]error{"load": l.Load(ctx, image(2, 0, limited)), "drop": l.Drop(ctx, "s", 1)}
-	_, errs["release"] = l.Release(ctx, "s", []sluice.Release{{Buyer: r.Buyer, Key: r.Key, Order: r.Order, Epoch: 1}})
+	_, errs["release"] = l.Release(ctx, "s", []port.Release{{Buyer: r.Buyer, Key: r.Key, Order: r.Order, Epoch: 1}})
 	_, errs["read"] = l.Read(ctx, []sluice.SaleID{"s"})
 	_, errs["recall"] = l.Recall(ctx, sluice.ClaimID{Sale: "s", Buyer: r.Buyer, Key: r.Key})
-	_, errs["journal"] = l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New})
-	errs["records"] = l.Records(ctx, "s", func(sluice.Record) bool { return true })
+	_, errs["journal"] = l.ReadJournal(ctx, port.JournalRead{Sale: "s", Source: port.New})
+	errs["records"] = l.Records(ctx, "s", func(port.Record) bool { return true })
 	for what, err := range errs {
-		if err == nil || !strings.Contains(err.Error(), "format") || errors.Is(err, sluice.ErrNotLoaded) {
+		if err == nil || !strings.Contains(err.Error(), "format") || errors.Is(err, port.ErrNotLoaded) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

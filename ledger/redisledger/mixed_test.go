@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -93,7 +94,7 @@ func TestAMixedBatch(t *testing.T) {
 				ask(batch)
 				ask(batch) // all that was accepted is repeated now
 				var journal []sluice.Claim
-				must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+				must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e port.Entry) bool {
 					if e.Damage != nil || e.FirstSeq != int64(len(journal)+1) {
 						t.Errorf("entry %+v behind %d claims", e, len(journal))
 					}
@@ -104,7 +105,7 @@ func TestAMixedBatch(t *testing.T) {
 					t.Errorf("journal: -want +got\n%s", diff)
 				}
 				records := map[sluice.OrderID]sluice.Claim{}
-				must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+				must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool {
 					records[r.Order] = r.Claim
 					if want := of(r.Buyer).keys[r.Key].Seq; r.Seq != want {
 						t.Errorf("sequence %d on record, want %d", r.Seq, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -23,13 +24,13 @@ func TestRateKeys(t *testing.T) {
 	prefix := newPrefix(t, url)
 	l := open(t, url, redisledger.Options{Node: "n", Prefix: prefix})
 	client := newClient(t, url)
-	rates := sluice.Rates{
+	rates := port.Rates{
 		Buyer: sluice.BuyerRate{Requests: 2, PerS: 600}, Address: sluice.AddressRate{Requests: 4, PerS: 300},
 	}
 	allow := func(want ...bool) {
 		t.Helper()
 		waits, err := l.Allow(t.Context(), "phone", rates,
-			slices.Repeat([]sluice.Try{{Buyer: "ann", Address: "192.0.2.1"}}, len(want)))
+			slices.Repeat([]port.Try{{Buyer: "ann", Address: "192.0.2.1"}}, len(want)))
 		if err != nil || len(waits) != len(want) {
 			t.Fatalf("%v, %v", waits, err)
 		}
@@ -74,8 +75,8 @@ func TestRateKeys(t *testing.T) {
 	for _, plant := range [][]string{{"LPUSH", key, "x"}, {"SET", key, "soon"}, {"SET", key, "nan"}} {
 		command(t, client, "DEL", key)
 		command(t, client, plant...)
-		waits, err := l.Allow(t.Context(), "phone", sluice.Rates{Buyer: rates.Buyer},
-			[]sluice.Try{{Buyer: "bob"}, {Buyer: "ann"}, {Buyer: "ann"}, {Buyer: "ann"}})
+		waits, err := l.Allow(t.Context(), "phone", port.Rates{Buyer: rates.Buyer},
+			[]port.Try{{Buyer: "bob"}, {Buyer: "ann"}, {Buyer: "ann"}, {Buyer: "ann"}})
 		if err != nil || waits[1].Buyer != 0 || waits[2].Buyer != 0 || waits[3].Buyer <= 0 {
 			t.Errorf("%v: %v, %v; want two tries of ann", plant, waits, err)
 		}
@@ -102,7 +103,7 @@ func TestRateWithoutAScriptCache(t *testing.T) {
 	l := open(t, server.URL(), redisledger.Options{Node: "n"})
 	client := newClient(t, server.URL())
 	tries := triesOf(600)
-	rates := sluice.Rates{
+	rates := port.Rates{
 		Buyer: sluice.BuyerRate{Requests: 1, PerS: 3600}, Address: sluice.AddressRate{Requests: 1, PerS: 60},
 	}
 	for round := range 2 {
@@ -125,9 +126,9 @@ func TestRateWithoutAScriptCache(t *testing.T) {
 }
 
 // triesOf are the tries of n buyers, from as many addresses.
-func triesOf(n int) (tries []sluice.Try) {
+func triesOf(n int) (tries []port.Try) {
 	for i := range n {
-		tries = append(tries, sluice.Try{
+		tries = append(tries, port.Try{
 			Buyer: sluice.BuyerID("buyer-" + strconv.Itoa(i)), Address: fmt.Sprintf("2001:db8:0:%x::/64", i),
 		})
 	}
@@ -142,7 +143,7 @@ func BenchmarkAllow(b *testing.B) {
 	l := open(b, server.URL(), redisledger.Options{Node: "n"})
 	client := newClient(b, server.URL())
 	tries250 := triesOf(250)
-	for name, rates := range map[string]sluice.Rates{
+	for name, rates := range map[string]port.Rates{
 		"within": {Buyer: sluice.BuyerRate{Requests: 1_000_000, PerS: 1}},
 		"denied": {Buyer: sluice.BuyerRate{Requests: 1, PerS: 86_400}},
 		"within-both": {

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Allow implements sluice.RateLimiter: up to 250 tries are one call of the
+// Allow implements port.RateLimiter: up to 250 tries are one call of the
 // script; more are several, in order, in the same round trip. The counts are
 // keys of their own that expire, beside the sale's: a rate that is forgotten
 // is no loss.
-func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rates,
-	tries []sluice.Try,
-) (_ []sluice.Wait, err error) {
+func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates port.Rates,
+	tries []port.Try,
+) (_ []port.Wait, err error) {
 	defer wrap(&err, "rate sale=%s", sale)
-	waits := make([]sluice.Wait, len(tries))
+	waits := make([]port.Wait, len(tries))
 	byBuyer, byAddress := rates.Buyer != (sluice.BuyerRate{}), rates.Address != (sluice.AddressRate{})
 	if err := l.writable(); err != nil || len(tries) == 0 || !byBuyer && !byAddress {
 		return waits, err
@@ -60,7 +61,7 @@ func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates sluice.Rat
 }
 
 // rateArgs builds the arguments of rate.lua; its header explains them.
-func (l *Ledger) rateArgs(rates sluice.Rates) []string {
+func (l *Ledger) rateArgs(rates port.Rates) []string {
 	args := []string{""}
 	if l.opts.Now != nil {
 		args[0] = strconv.FormatInt(l.opts.Now().UnixMicro(), 10)

@@ -10,12 +10,13 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Read implements sluice.Reader: one script call per sale, all in one round
+// Read implements port.Reader: one script call per sale, all in one round
 // trip. A sale that has lost data, by what is there or by what was
 // reported to this server, is fenced as lost, and the reading says so.
-func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil
 	}
@@ -23,7 +24,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 	for i, sale := range sales {
 		marks[i] = l.markOf(sale)
 	}
-	readings, lost, err := l.readMany(ctx, sales, func(i int, r *sluice.Reading, reported int64) string {
+	readings, lost, err := l.readMany(ctx, sales, func(i int, r *port.Reading, reported int64) string {
 		return marks[i].lostIn(r, reported, l.opts.Node)
 	})
 	for i := range readings {
@@ -45,20 +46,20 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Read
 // data, by the reading or by judge, is that finding, and lost says so. The
 // error is of the first sale that cannot be read; the others are valid.
 func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
-	judge func(i int, r *sluice.Reading, reported int64) string,
-) (readings []sluice.Reading, lost []bool, failed error) {
+	judge func(i int, r *port.Reading, reported int64) string,
+) (readings []port.Reading, lost []bool, failed error) {
 	keys := make([][]string, len(sales))
 	for i, sale := range sales {
 		keys[i] = l.keys.of(sale)
 	}
 	args := slices.Repeat([][]string{{l.now(), toldPrefix + l.opts.Node}}, len(sales))
 	results := l.runMany(ctx, readScript, keys, args)
-	readings, lost = make([]sluice.Reading, len(sales)), make([]bool, len(sales))
+	readings, lost = make([]port.Reading, len(sales)), make([]bool, len(sales))
 	for i, sale := range sales {
 		r, reported, missing, err := parseReading(sale, results[i])
 		if err != nil {
 			err = fmt.Errorf("sale=%s: %w", sale, l.explain(err))
-			readings[i] = sluice.Reading{Sale: sale, Err: err}
+			readings[i] = port.Reading{Sale: sale, Err: err}
 			if failed == nil {
 				failed = err
 			}
@@ -76,14 +77,14 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 }
 
 // lostIn says what the sale lost since this server's last reply, or nothing.
-func (m mark) lostIn(r *sluice.Reading, reported int64, node string) string {
+func (m mark) lostIn(r *port.Reading, reported int64, node string) string {
 	switch {
 	case r.Epoch < m.epoch:
-		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", sluice.FenceLost, r.Epoch, node, m.epoch)
+		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", port.FenceLost, r.Epoch, node, m.epoch)
 	case r.Epoch == m.epoch && reported < m.reported:
-		return fmt.Sprintf("%s: %s received sequence %d, on record is %d", sluice.FenceLost, node, m.reported, reported)
+		return fmt.Sprintf("%s: %s received sequence %d, on record is %d", port.FenceLost, node, m.reported, reported)
 	case r.Epoch == m.epoch && r.Seq < m.seen:
-		return fmt.Sprintf("%s: sequence %d, where %s saw %d", sluice.FenceLost, r.Seq, node, m.seen)
+		return fmt.Sprintf("%s: sequence %d, where %s saw %d", port.FenceLost, r.Seq, node, m.seen)
 	}
 	return ""
 }
@@ -91,7 +92,7 @@ func (m mark) lostIn(r *sluice.Reading, reported int64, node string) string {
 // fenceLost makes the loss known to the other servers, and waits for no replica: many
 // sales are read one after the other. If that fails, the next reading or claim finds
 // the same loss.
-func (l *Ledger) fenceLost(ctx context.Context, r *sluice.Reading) {
+func (l *Ledger) fenceLost(ctx context.Context, r *port.Reading) {
 	if !l.readOnly {
 		args := []string{strconv.FormatInt(r.Epoch, 10), r.Fence}
 		_, _ = l.runInt(ctx, fenceScript, []string{l.keys.sale(r.Sale)}, args)
@@ -123,7 +124,7 @@ func most(name string) int64 {
 	case "opens", "closes":
 		return math.MaxInt64
 	case "epoch":
-		return sluice.MaxEpoch
+		return port.MaxEpoch
 	}
 	return 1<<53 - 1 // what Lua has exactly
 }
@@ -131,7 +132,7 @@ func most(name string) int64 {
 // parseReading reads a reply of read.lua; reported is the last sequence this server
 // received according to the ledger, missing says which data is gone or
 // damaged. Without an epoch the sale is not loaded: a rebuild brings it back.
-func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Reading, reported int64, missing string,
+func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r port.Reading, reported int64, missing string,
 	err error,
 ) {
 	r.Sale = sale
@@ -173,7 +174,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r sluice.Read
 		return r, 0, "", fields.err
 	}
 	if gap >= 0 {
-		fields.text[1] = fmt.Sprintf("%s: the sale's field %q is gone or damaged", sluice.FenceLost, readingFields[gap])
+		fields.text[1] = fmt.Sprintf("%s: the sale's field %q is gone or damaged", port.FenceLost, readingFields[gap])
 	}
 	r.Loaded = true
 	r.Backlog, r.Epoch, r.Seq, r.Taken = fields.number(2), fields.number(4), fields.number(5), fields.number(6)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A field of the buyers hash holds one accepted claim (ADR 14):
@@ -29,8 +30,8 @@ import (
 //	first sequence TAB epoch TAB at (ms) TAB terms [TAB positions that were not accepted, with commas]
 
 // appendRecord appends the line of a record that a load brings in.
-func appendRecord(dst []byte, r *sluice.Record) []byte {
-	dst = sluice.AppendClaim(dst, &r.Claim)
+func appendRecord(dst []byte, r *port.Record) []byte {
+	dst = port.AppendClaim(dst, &r.Claim)
 	separator := byte('\t')
 	dst = dst[:len(dst)-1] // its line feed
 	for _, n := range [...]int64{r.Seq, r.Epoch, r.At.UnixMilli(), r.Terms} {
@@ -47,7 +48,7 @@ func appendRecord(dst []byte, r *sluice.Record) []byte {
 }
 
 // parseLine reads a line without its place, which it returns.
-func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (r sluice.Record, place string, err error) {
+func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (r port.Record, place string, err error) {
 	r.Sale = sale
 	rest, remains, _ := cutLast(line)
 	rest, place, found := cutLast(rest)
@@ -55,7 +56,7 @@ func parseLine(sale sluice.SaleID, buyer sluice.BuyerID, line string) (r sluice.
 	if !found {
 		return r, "", fmt.Errorf("damaged record of buyer %q: %q", buyer, line)
 	}
-	r.Claim, err = sluice.ParseClaimTail(buyer, tail)
+	r.Claim, err = port.ParseClaimTail(buyer, tail)
 	r.Live, r.Unpaid = remains == strconv.FormatInt(r.Quantity, 10), remains == "0u"
 	switch {
 	case err != nil:
@@ -79,7 +80,7 @@ func cutLast(line string) (before, after string, found bool) {
 }
 
 // resolve reads a line whole; batches has what is kept of the batch that it points to.
-func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[string]string) (sluice.Record, error) {
+func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[string]string) (port.Record, error) {
 	r, place, err := parseLine(sale, buyer, line)
 	if err != nil {
 		return r, err
@@ -133,7 +134,7 @@ func sequence(first, position int64, skipped string) (seq int64, ok bool) {
 // fieldRecord reads a field with an accepted claim. If only what is beside the line is
 // damaged, the record is returned all the same; a record without an order is none.
 // Claims is 0 but for a buyer's own field, and link is the key that follows the line.
-func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]string) (r sluice.Record, claims int64,
+func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]string) (r port.Record, claims int64,
 	link string, err error,
 ) {
 	id, key, further := strings.Cut(field, "\n")
@@ -148,7 +149,7 @@ func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]str
 	}
 	line, link, linked := strings.Cut(value, "\n")
 	if r, err = resolve(sale, buyer, line, batches); err != nil {
-		return sluice.Record{}, 0, "", err
+		return port.Record{}, 0, "", err
 	}
 	switch {
 	case further:
@@ -165,7 +166,7 @@ func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]str
 }
 
 // damagedRecord is the fence of a sale with a damaged record, as the scripts have it.
-const damagedRecord = sluice.FenceLost + ": the record of a buyer is damaged"
+const damagedRecord = port.FenceLost + ": the record of a buyer is damaged"
 
 // parseHead reads live units and accepted claims, with the unpaid endings that may follow.
 func parseHead(head string) (units, count int64, ok bool) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // scanCount is how many fields a step of a scan looks at.
@@ -21,15 +22,15 @@ const maxDamaged = 100
 
 // errGone: the sale hash is there, what belongs to it is not. It never becomes
 // "no such order", and holds up no rebuild: what is gone cannot be read.
-var errGone = fmt.Errorf("the records of the buyers are gone: %w", sluice.ErrNotLoaded)
+var errGone = fmt.Errorf("the records of the buyers are gone: %w", port.ErrNotLoaded)
 
-// Records implements sluice.Reader.
-func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(sluice.Record) bool) (err error) {
+// Records implements port.Reader.
+func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(port.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", sale)
-	damage := &sluice.DamageError{}
+	damage := &port.DamageError{}
 	seen := map[string]bool{} // a scan may come by a field twice
 	err = l.scan(ctx, sale, func(p *page, field, value string) bool {
-		more, err := p.record(field, value, func(r sluice.Record) bool {
+		more, err := p.record(field, value, func(r port.Record) bool {
 			again := seen[field]
 			seen[field] = true
 			return again || yield(r)
@@ -46,7 +47,7 @@ func (l *Ledger) Records(ctx context.Context, sale sluice.SaleID, yield func(slu
 	return damage
 }
 
-// Holders implements sluice.Reader.
+// Holders implements port.Reader.
 func (l *Ledger) Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer wrap(&err, "holders sale=%s", sale)
 	return l.scan(ctx, sale, func(_ *page, field, _ string) bool {
@@ -64,7 +65,7 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(p *pag
 	epoch, scanned := "", 0
 	for cursor := "0"; ; scanned++ {
 		p, err := l.page(ctx, sale, "scan", cursor, strconv.Itoa(scanCount))
-		if errors.Is(err, sluice.ErrNotLoaded) && p.epoch != "" {
+		if errors.Is(err, port.ErrNotLoaded) && p.epoch != "" {
 			err = nil // only the sale hash is gone: a rebuild reads what the records still have (I5)
 		}
 		if err != nil {
@@ -88,21 +89,21 @@ func (l *Ledger) scan(ctx context.Context, sale sluice.SaleID, yield func(p *pag
 	}
 }
 
-// Find implements sluice.Reader. Without a buyer it reads the journal, where
+// Find implements port.Reader. Without a buyer it reads the journal, where
 // an order that the store does not know yet stands, and then every record.
-func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ sluice.Record, err error) {
+func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ port.Record, err error) {
 	defer wrap(&err, "find order=%s", order)
 	sale, ok := order.Sale()
 	if !ok {
-		return sluice.Record{}, sluice.ErrOrderNotFound
+		return port.Record{}, sluice.ErrOrderNotFound
 	}
 	return l.find(ctx, sale, order, buyer)
 }
 
 func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.OrderID,
 	buyer sluice.BuyerID,
-) (found sluice.Record, err error) {
-	hit := func(r sluice.Record) bool {
+) (found port.Record, err error) {
+	hit := func(r port.Record) bool {
 		if r.Order == order {
 			found = r
 		}
@@ -123,7 +124,7 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 			return more
 		})
 		if err == nil && found.Order == "" && damage != nil {
-			return found, fmt.Errorf("%w: %w", damage, sluice.ErrNotLoaded)
+			return found, fmt.Errorf("%w: %w", damage, port.ErrNotLoaded)
 		}
 		if err == nil && found.Order == "" {
 			var p page
@@ -139,9 +140,9 @@ func (l *Ledger) find(ctx context.Context, sale sluice.SaleID, order sluice.Orde
 }
 
 // Recall returns the accepted claim with this id, in one step that only reads.
-func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice.Record, err error) {
+func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found port.Record, err error) {
 	defer wrap(&err, "recall sale=%s", claim.Sale)
-	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, claim.Key, func(r sluice.Record) bool {
+	err = l.recordsOf(ctx, claim.Sale, claim.Buyer, claim.Key, func(r port.Record) bool {
 		if r.Key != claim.Key {
 			return true
 		}
@@ -159,7 +160,7 @@ func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (found sluice
 func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (buyer sluice.BuyerID,
 	err error,
 ) {
-	err = l.peek(ctx, sale, func(e sluice.Entry) bool {
+	err = l.peek(ctx, sale, func(e port.Entry) bool {
 		for i := range e.Claims {
 			if e.Claims[i].Order == order {
 				buyer = e.Claims[i].Buyer
@@ -175,7 +176,7 @@ func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order s
 // error: "no such record" would be a final answer about a promise that a rebuild may
 // still bring back.
 func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID, key sluice.Key,
-	yield func(sluice.Record) bool,
+	yield func(port.Record) bool,
 ) error {
 	args := []string{"claim", string(buyer), string(key)}
 	if key == "" {
@@ -201,7 +202,7 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 		}
 		if err != nil && p.fence == "" {
 			p.fence = damagedRecord
-			l.fenceLost(ctx, &sluice.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: p.fence})
+			l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: p.fence})
 		}
 		if err != nil || key != "" || p.next == "" {
 			return p.doubt()
@@ -222,14 +223,14 @@ type page struct {
 
 // record calls yield with the record of a field, and returns what it does. Of a field that
 // is damaged it yields the line, if that is whole.
-func (p *page) record(field, value string, yield func(sluice.Record) bool) (more bool, err error) {
+func (p *page) record(field, value string, yield func(port.Record) bool) (more bool, err error) {
 	r, _, _, err := fieldRecord(p.sale, field, value, p.batches)
 	return r.Order == "" || yield(r), err
 }
 
 // chain calls yield with the records of one buyer, and returns how many there were, and
 // how many claims the buyer has if the first is among them.
-func (p *page) chain(yield func(sluice.Record) bool) (found, claims int64, stopped bool, err error) {
+func (p *page) chain(yield func(port.Record) bool) (found, claims int64, stopped bool, err error) {
 	for i := 0; i+1 < len(p.fields); i += 2 {
 		r, has, _, damage := fieldRecord(p.sale, p.fields[i], p.fields[i+1], p.batches)
 		if err = cmp.Or(err, damage); r.Order == "" {
@@ -249,7 +250,7 @@ func (p *page) doubt() error {
 	if p.fence == "" {
 		return nil
 	}
-	return fmt.Errorf("the sale is fenced (%s): %w", p.fence, sluice.ErrNotLoaded)
+	return fmt.Errorf("the sale is fenced (%s): %w", p.fence, port.ErrNotLoaded)
 }
 
 // page calls records.lua; its header explains the arguments.
@@ -292,18 +293,18 @@ func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisM
 	switch {
 	case errFormat(format) != nil:
 		return page{}, errFormat(format)
-	case format == "" || atoi(p.epoch) < 1 || atoi(p.epoch) > sluice.MaxEpoch:
+	case format == "" || atoi(p.epoch) < 1 || atoi(p.epoch) > port.MaxEpoch:
 		p.epoch = complete
-		return p, sluice.ErrNotLoaded
-	case complete != p.epoch && p.fence == sluice.FenceLoading:
-		return page{}, fmt.Errorf("its load is not complete: %w", sluice.ErrNotLoaded)
+		return p, port.ErrNotLoaded
+	case complete != p.epoch && p.fence == port.FenceLoading:
+		return page{}, fmt.Errorf("its load is not complete: %w", port.ErrNotLoaded)
 	case complete != p.epoch:
 		return page{}, errGone
 	case format != thisFormat && p.fence == "":
-		p.fence = sluice.FenceLost + `: the sale's field "format" is gone or damaged`
+		p.fence = port.FenceLost + `: the sale's field "format" is gone or damaged`
 	}
 	if p.fence == "" {
-		r := sluice.Reading{Epoch: atoi(p.epoch), Seq: atoi(text[3])}
+		r := port.Reading{Epoch: atoi(p.epoch), Seq: atoi(text[3])}
 		p.fence = mark.lostIn(&r, atoi(text[4]), l.opts.Node)
 	}
 	return p, nil

@@ -8,15 +8,16 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Release implements sluice.Releaser. Up to 250 releases of one epoch are one
+// Release implements port.Releaser. Up to 250 releases of one epoch are one
 // call of the script, up to 1,000 one transaction, as with claims. After an
 // error some of them may have been applied; given again, those change nothing
 // (I6).
 func (l *Ledger) Release(
-	ctx context.Context, sale sluice.SaleID, releases []sluice.Release,
-) (answer sluice.Released, err error) {
+	ctx context.Context, sale sluice.SaleID, releases []port.Release,
+) (answer port.Released, err error) {
 	defer wrap(&err, "release sale=%s", sale)
 	if err := l.writable(); err != nil || len(releases) == 0 {
 		return answer, err
@@ -33,15 +34,15 @@ func (l *Ledger) Release(
 	}
 	for i := range replies {
 		if err := l.released(sale, highest, calls[i], replies[i], &answer); err != nil {
-			return sluice.Released{}, err
+			return port.Released{}, err
 		}
 	}
 	return answer, nil
 }
 
 // released adds what the reply to a call says.
-func (l *Ledger) released(sale sluice.SaleID, highest int64, call []sluice.Release, message rueidis.RedisMessage,
-	answer *sluice.Released,
+func (l *Ledger) released(sale sluice.SaleID, highest int64, call []port.Release, message rueidis.RedisMessage,
+	answer *port.Released,
 ) error {
 	reply, err := parseReleaseReply(message)
 	if err != nil {
@@ -49,18 +50,18 @@ func (l *Ledger) released(sale sluice.SaleID, highest int64, call []sluice.Relea
 	}
 	switch reply.state {
 	case notLoaded:
-		return sluice.ErrNotLoaded
+		return port.ErrNotLoaded
 	case newerFormat:
 		return errors.New("this server is older than the sale's data: its format is a later one")
 	case lost:
-		return fmt.Errorf("the sale has lost data: %w", sluice.ErrStaleEpoch)
+		return fmt.Errorf("the sale has lost data: %w", port.ErrStaleEpoch)
 	}
 	l.known(sale).advance(mark{epoch: reply.epoch, seen: reply.seq})
 	switch reply.state {
 	case fenced:
-		return fmt.Errorf("the sale is fenced: %w", sluice.ErrStaleEpoch)
+		return fmt.Errorf("the sale is fenced: %w", port.ErrStaleEpoch)
 	case laterEpoch:
-		return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, reply.epoch, sluice.ErrStaleEpoch)
+		return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, reply.epoch, port.ErrStaleEpoch)
 	}
 	return reply.addTo(answer, call)
 }
@@ -68,7 +69,7 @@ func (l *Ledger) released(sale sluice.SaleID, highest int64, call []sluice.Relea
 // byEpoch cuts the releases into calls of one epoch each, and returns the
 // highest epoch: if it is later than the ledger's, none of the calls does
 // anything.
-func byEpoch(releases []sluice.Release) (calls [][]sluice.Release, highest int64) {
+func byEpoch(releases []port.Release) (calls [][]port.Release, highest int64) {
 	for _, r := range releases {
 		highest = max(highest, r.Epoch)
 		// Nearly always the last call; an older epoch only after a rebuild.
@@ -77,7 +78,7 @@ func byEpoch(releases []sluice.Release) (calls [][]sluice.Release, highest int64
 			i--
 		}
 		if i < 0 {
-			i, calls = len(calls), append(calls, make([]sluice.Release, 0, min(len(releases), maxBatch)))
+			i, calls = len(calls), append(calls, make([]port.Release, 0, min(len(releases), maxBatch)))
 		}
 		calls[i] = append(calls[i], r)
 	}
@@ -85,7 +86,7 @@ func byEpoch(releases []sluice.Release) (calls [][]sluice.Release, highest int64
 }
 
 // releaseArgs builds the arguments of release.lua; its header explains them.
-func (l *Ledger) releaseArgs(m mark, highest int64, releases []sluice.Release) []string {
+func (l *Ledger) releaseArgs(m mark, highest int64, releases []port.Release) []string {
 	n := len(releases)
 	args := l.appendAsker(make([]string, 0, 12+3*n), m)
 	args = append(args, strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))
@@ -138,7 +139,7 @@ func parseReleaseReply(message rueidis.RedisMessage) (releaseReply, error) {
 }
 
 // addTo adds what the script did with these releases.
-func (r *releaseReply) addTo(answer *sluice.Released, releases []sluice.Release) error {
+func (r *releaseReply) addTo(answer *port.Released, releases []port.Release) error {
 	if n := int(r.ended) + int(r.before) + len(r.unknown); n != len(releases) {
 		return fmt.Errorf("reply on %d of %d releases", n, len(releases))
 	}
@@ -157,7 +158,7 @@ func (r *releaseReply) addTo(answer *sluice.Released, releases []sluice.Release)
 // errEntriesWait: what is in the journal may be nowhere else.
 var errEntriesWait = errors.New("entries of the sale wait in the journal")
 
-// Drop implements sluice.Keeper. Journals that were kept aside by loads (see
+// Drop implements port.Keeper. Journals that were kept aside by loads (see
 // keys.aside) go too. They go last, so that a Drop that breaks off in the
 // middle is finished by the next one.
 func (l *Ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) (err error) {
@@ -170,7 +171,7 @@ func (l *Ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) (err
 	case err != nil:
 		return err
 	case done == -1:
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	case done == -2:
 		return errEntriesWait
 	}

@@ -12,15 +12,16 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
 
 // releasesOf makes what a store gives for ended orders of the claims.
-func releasesOf(sale sluice.SaleID, epoch int64, claims ...sluice.Claim) []sluice.Release {
-	releases := make([]sluice.Release, len(claims))
+func releasesOf(sale sluice.SaleID, epoch int64, claims ...sluice.Claim) []port.Release {
+	releases := make([]port.Release, len(claims))
 	for i, c := range claims {
-		releases[i] = sluice.Release{
+		releases[i] = port.Release{
 			Order: c.Order, Sale: sale, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity,
 			Epoch: epoch,
 		}
@@ -29,7 +30,7 @@ func releasesOf(sale sluice.SaleID, epoch int64, claims ...sluice.Claim) []sluic
 }
 
 // wantReleased gives releases of sale s and compares what the ledger says.
-func wantReleased(t testing.TB, l *redisledger.Ledger, releases []sluice.Release, want sluice.Released) {
+func wantReleased(t testing.TB, l *redisledger.Ledger, releases []port.Release, want port.Released) {
 	t.Helper()
 	got := must.Get(l.Release(t.Context(), "s", releases))(t)
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -67,7 +68,7 @@ func TestReleaseOfMany(t *testing.T) {
 
 			later := releasesOf("s", 5, claims[1300])
 			if got, err := l.Release(t.Context(), "s", append(slices.Clone(give), later...)); !errors.Is(err,
-				sluice.ErrStaleEpoch) {
+				port.ErrStaleEpoch) {
 				t.Errorf("with one of a later epoch: %+v, %v; want ErrStaleEpoch", got, err)
 			}
 			if r := read(t, l, "s"); r.Taken != 1500 || !r.CooldownUntil.IsZero() || r.Fence != "" {
@@ -76,16 +77,16 @@ func TestReleaseOfMany(t *testing.T) {
 
 			fresh := open(t, url, redisledger.Options{Node: "b", Prefix: prefix})
 			command(t, newClient(t, url), "SCRIPT", "FLUSH")
-			wantReleased(t, fresh, give, sluice.Released{Applied: 1093, Before: 12, Unknown: unknown})
+			wantReleased(t, fresh, give, port.Released{Applied: 1093, Before: 12, Unknown: unknown})
 			if r := read(t, l, "s"); r.Taken != 407 || r.Seq != 1500 || r.CooldownUntil.IsZero() {
 				t.Errorf("%+v, want 407 taken, in cooldown", r)
 			}
 			slices.Reverse(give)
 			slices.Reverse(unknown)
-			wantReleased(t, l, give, sluice.Released{Before: 1105, Unknown: unknown})
+			wantReleased(t, l, give, port.Released{Before: 1105, Unknown: unknown})
 
 			live := int64(0)
-			must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+			must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool {
 				if r.Live {
 					live++
 				}
@@ -120,7 +121,7 @@ func TestReleaseCountsForTheLimits(t *testing.T) {
 	wantAll(t, claim(t, l, "s", a, b, c), sluice.Accepted)
 	other := makeClaim("s", 4)
 	wantAll(t, claim(t, l, "s", other), sluice.Accepted)
-	wantReleased(t, l, releasesOf("s", 1, b, other, b), sluice.Released{Applied: 2, Before: 1})
+	wantReleased(t, l, releasesOf("s", 1, b, other, b), port.Released{Applied: 2, Before: 1})
 	d := claim(t, l, "s", ask(5, 4), ask(6, 3), ask(7, 1))
 	if got := []sluice.Code{d[0].Code, d[1].Code, d[2].Code}; !slices.Equal(got,
 		[]sluice.Code{sluice.BuyerLimit, sluice.Accepted, sluice.BuyerLimit}) {
@@ -129,9 +130,9 @@ func TestReleaseCountsForTheLimits(t *testing.T) {
 	if diff := cmp.Diff([]sluice.OrderID{a.Order, c.Order}, d[0].Orders); diff != "" {
 		t.Errorf("live orders: -want +got\n%s", diff)
 	}
-	wantReleased(t, l, releasesOf("s", 1, c, a, ask(6, 3)), sluice.Released{Applied: 3})
+	wantReleased(t, l, releasesOf("s", 1, c, a, ask(6, 3)), port.Released{Applied: 3})
 	wantAll(t, claim(t, l, "s", ask(8, 9)), sluice.Accepted)
-	wantReleased(t, l, releasesOf("s", 1, ask(8, 9)), sluice.Released{Applied: 1})
+	wantReleased(t, l, releasesOf("s", 1, ask(8, 9)), port.Released{Applied: 1})
 	wantAll(t, claim(t, l, "s", ask(9, 1)), sluice.Accepted)
 	wantAll(t, claim(t, l, "s", ask(10, 1)), sluice.BuyerLimit) // a seventh claim
 	if r := read(t, l, "s"); r.Taken != 1 || r.Fence != "" {
@@ -152,8 +153,8 @@ func TestReleaseAfterAnotherLoad(t *testing.T) {
 		}
 		loadEpoch(t, l, "s", epoch, terms)
 		wantAll(t, claim(t, l, "s", makeClaim("s", 1)), sluice.Accepted)
-		wantReleased(t, other, releasesOf("s", epoch, makeClaim("s", 1)), sluice.Released{Applied: 1})
-		wantReleased(t, other, releasesOf("s", epoch-1, makeClaim("s", 1)), sluice.Released{Before: 1})
+		wantReleased(t, other, releasesOf("s", epoch, makeClaim("s", 1)), port.Released{Applied: 1})
+		wantReleased(t, other, releasesOf("s", epoch-1, makeClaim("s", 1)), port.Released{Before: 1})
 	}
 }
 
@@ -175,7 +176,7 @@ func TestNoRestWithoutNeed(t *testing.T) {
 			terms.Version++
 			must.Succeed(t, l.Apply(t.Context(), "s", 1, terms))
 			cooldown := read(t, l, "s").CooldownUntil // of the change itself
-			wantReleased(t, l, releasesOf("s", 1, makeClaim("s", 1)), sluice.Released{Applied: 1})
+			wantReleased(t, l, releasesOf("s", 1, makeClaim("s", 1)), port.Released{Applied: 1})
 			if r := read(t, l, "s"); r.Taken != 0 || r.CooldownUntil.After(cooldown) {
 				t.Errorf("%+v; want nothing taken, no cooldown after %v", r, cooldown)
 			}
@@ -192,7 +193,7 @@ func TestNoRestWhileSoldOut(t *testing.T) {
 	wantAll(t, claim(t, l, "s", makeClaims("s", 0, 3)...), sluice.Accepted)
 	command(t, newClient(t, url), "HSET", prefix+":{s}:sale", "total", "2") // Apply would refuse it
 	for i, cooldown := range []bool{false, true} {
-		wantReleased(t, l, releasesOf("s", 1, makeClaim("s", i)), sluice.Released{Applied: 1})
+		wantReleased(t, l, releasesOf("s", 1, makeClaim("s", i)), port.Released{Applied: 1})
 		if r := read(t, l, "s"); r.CooldownUntil.IsZero() == cooldown {
 			t.Errorf("release %d: %+v; want a cooldown: %t", i, r, cooldown)
 		}
@@ -233,7 +234,7 @@ func TestReleaseFindsLoss(t *testing.T) {
 			before := command(t, client, "HGETALL", prefix+":{s}:buyers")
 			give := releasesOf("s", 1, makeClaims("s", 0, 3)...)
 			for range 2 {
-				if got, err := l.Release(t.Context(), "s", give); !errors.Is(err, sluice.ErrStaleEpoch) {
+				if got, err := l.Release(t.Context(), "s", give); !errors.Is(err, port.ErrStaleEpoch) {
 					t.Errorf("%+v, %v; want ErrStaleEpoch", got, err)
 				}
 			}
@@ -265,7 +266,7 @@ func TestReleaseOfLostLines(t *testing.T) {
 				}
 			}
 			give := releasesOf("s", 1, makeClaims("s", 0, 3)...)
-			wantReleased(t, l, give, sluice.Released{Applied: 2, Unknown: []sluice.OrderID{give[1].Order}})
+			wantReleased(t, l, give, port.Released{Applied: 2, Unknown: []sluice.OrderID{give[1].Order}})
 		})
 	}
 }
@@ -304,7 +305,7 @@ func TestReleaseOutOfMemory(t *testing.T) {
 	if r := read(t, l, "s"); r.Taken != 5 || !r.CooldownUntil.IsZero() || r.Fence != "" {
 		t.Errorf("reading %+v, want that of before", r)
 	}
-	wantReleased(t, l, give, sluice.Released{Applied: 3})
+	wantReleased(t, l, give, port.Released{Applied: 3})
 }
 
 // A release counts only when the replicas have it, since the store forgets it
@@ -332,8 +333,8 @@ func TestReleaseWaitsForReplicas(t *testing.T) {
 
 // releaseWhenBack gives releases until the ledger answers, as the store does.
 func releaseWhenBack(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID,
-	releases []sluice.Release,
-) sluice.Released {
+	releases []port.Release,
+) port.Released {
 	t.Helper()
 	deadline := time.Now().Add(20 * time.Second)
 	for {

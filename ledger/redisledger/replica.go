@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Replica reads sales from a replica of a ledger's Redis. What it says is some
@@ -39,8 +40,8 @@ func NewReplica(url string, opts Options) (*Replica, error) {
 
 // Read returns a reading of each sale, in order, as the replica has it; Now is
 // the replica's clock. A sale that has not reached it has Loaded false. Errors
-// are those of sluice.Reader.
-func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Reading, error) {
+// are those of port.Reader.
+func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil
 	}
@@ -48,7 +49,7 @@ func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]sluice.Rea
 	if err != nil {
 		return nil, err
 	}
-	readings, _, err := l.readMany(ctx, sales, func(int, *sluice.Reading, int64) string { return "" })
+	readings, _, err := l.readMany(ctx, sales, func(int, *port.Reading, int64) string { return "" })
 	if err != nil {
 		return readings, fmt.Errorf("redisledger: read from a replica: %w", err)
 	}

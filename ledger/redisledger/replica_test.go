@@ -9,6 +9,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -35,13 +36,13 @@ func newReplica(t *testing.T, url string) *redisledger.Replica {
 
 // awaitReading reads until the reading is as wanted: a replica is behind.
 func awaitReading(t *testing.T, r *redisledger.Replica, sale sluice.SaleID,
-	want func(*sluice.Reading) bool,
-) sluice.Reading {
+	want func(*port.Reading) bool,
+) port.Reading {
 	t.Helper()
-	var last sluice.Reading
+	var last port.Reading
 	var err error
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		var readings []sluice.Reading
+		var readings []port.Reading
 		if readings, err = r.Read(t.Context(), []sluice.SaleID{sale, "nobody"}); err == nil {
 			if last = readings[0]; want(&last) {
 				if readings[1].Loaded || readings[1].Sale != "nobody" {
@@ -55,8 +56,8 @@ func awaitReading(t *testing.T, r *redisledger.Replica, sale sluice.SaleID,
 	return last
 }
 
-func sequence(seq int64) func(*sluice.Reading) bool {
-	return func(r *sluice.Reading) bool { return r.Loaded && r.Seq == seq && r.Fence == "" }
+func sequence(seq int64) func(*port.Reading) bool {
+	return func(r *port.Reading) bool { return r.Loaded && r.Seq == seq && r.Fence == "" }
 }
 
 // A replica returns what the ledger returns, a little later, even if it is down
@@ -88,7 +89,7 @@ func TestReplicaReads(t *testing.T) {
 		t.Errorf("the replica says %+v, the ledger %+v", ours, theirs[0])
 	}
 	must.Get(l.Release(t.Context(), "s", releasesOf("s", 1, claims[:2]...)))(t)
-	awaitReading(t, replica, "s", func(r *sluice.Reading) bool { return r.Taken == 3 })
+	awaitReading(t, replica, "s", func(r *port.Reading) bool { return r.Taken == 3 })
 
 	second.Kill()
 	if _, err := replica.Read(t.Context(), []sluice.SaleID{"s"}); err == nil {

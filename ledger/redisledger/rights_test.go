@@ -16,6 +16,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -142,10 +143,10 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 	terms := tight(3)
 	terms.OpensAt = time.Now().Add(-time.Hour)
 	claims := makeClaims(sale, 0, 3)
-	var entries []sluice.Entry
-	journal := func(by *redisledger.Ledger, source sluice.Source) func() error {
+	var entries []port.Entry
+	journal := func(by *redisledger.Ledger, source port.Source) func() error {
 		return func() (err error) {
-			entries, err = by.ReadJournal(ctx, sluice.JournalRead{Sale: sale, Source: source, Max: 10})
+			entries, err = by.ReadJournal(ctx, port.JournalRead{Sale: sale, Source: source, Max: 10})
 			if err == nil && len(entries) != 1 {
 				err = fmt.Errorf("%d entries from %v, want 1", len(entries), source)
 			}
@@ -154,7 +155,7 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 	}
 	load := func(epoch int64) func() error {
 		return func() error {
-			return errors.Join(l.Load(ctx, sluice.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}),
+			return errors.Join(l.Load(ctx, port.LoadImage{Sale: sale, Epoch: epoch, Terms: terms}),
 				l.Unfence(ctx, sale, epoch))
 		}
 	}
@@ -163,7 +164,7 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 		load(1),
 		func() error { terms.Version++; return l.Apply(ctx, sale, 1, terms) },
 		func() error {
-			_, err := l.Allow(ctx, sale, sluice.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}, make([]sluice.Try, 1))
+			_, err := l.Allow(ctx, sale, port.Rates{Buyer: sluice.BuyerRate{Requests: 1, PerS: 1}}, make([]port.Try, 1))
 			return err
 		},
 		func() error { _, err := l.Claim(ctx, sale, claims); return err },
@@ -171,18 +172,18 @@ func work(t testing.TB, admin rueidis.Client, url string, sale sluice.SaleID) er
 			_, err := l.Recall(ctx, sluice.ClaimID{Sale: sale, Buyer: claims[0].Buyer, Key: claims[0].Key})
 			return err
 		},
-		journal(l, sluice.New),
-		journal(l, sluice.Own),
-		journal(b, sluice.Abandoned),
+		journal(l, port.New),
+		journal(l, port.Own),
+		journal(b, port.Abandoned),
 		func() error { return b.Ack(ctx, sale, []string{entries[0].ID}) },
 		func() error { _, err := l.Release(ctx, sale, releasesOf(sale, 1, claims[:2]...)); return err },
-		func() error { return l.Records(ctx, sale, func(sluice.Record) bool { return true }) },
+		func() error { return l.Records(ctx, sale, func(port.Record) bool { return true }) },
 		func() error { return l.Holders(ctx, sale, func(sluice.BuyerID) bool { return true }) },
 		func() error { _, err := l.Read(ctx, []sluice.SaleID{sale}); return err },
 		func() error { return l.Fence(ctx, sale, 1, "why") },
 		func() error { // behind the remains of a torn transaction
 			command(t, admin, "XADD", "sluice:{"+string(sale)+"}:journal", "*", "v", "1")
-			return l.PeekJournal(ctx, sale, func(sluice.Entry) bool { return true })
+			return l.PeekJournal(ctx, sale, func(port.Entry) bool { return true })
 		},
 		load(2), // keeps the journal aside
 		func() error { return l.Drop(ctx, sale, 2) },

@@ -14,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -96,8 +97,8 @@ func TestReleaseReplyIsLost(t *testing.T) {
 			other := open(t, server.URL(), redisledger.Options{Node: "b", Prefix: prefix})
 			loadEpoch(t, l, "s", 2, terms(600))
 			wantAll(t, claim(t, l, "s", makeClaims("s", 0, 500)...), sluice.Accepted)
-			give := releasesOf("s", 2, makeClaims("s", 0, 400)...)                                    // two calls of the script
-			wantReleased(t, other, releasesOf("s", 1, makeClaim("s", 0)), sluice.Released{Before: 1}) // Redis has the script
+			give := releasesOf("s", 2, makeClaims("s", 0, 400)...)                                  // two calls of the script
+			wantReleased(t, other, releasesOf("s", 1, makeClaim("s", 0)), port.Released{Before: 1}) // Redis has the script
 
 			proxy.losing.Store(true)
 			failed := make(chan error)
@@ -275,7 +276,7 @@ func (r *rush) releaseSome(random *rand.Rand) {
 		}
 		first = false
 		r.lost.Add(1)
-		if errors.Is(err, sluice.ErrStaleEpoch) || time.Now().After(deadline) {
+		if errors.Is(err, port.ErrStaleEpoch) || time.Now().After(deadline) {
 			r.Errorf("Release: %v", err)
 			return
 		}
@@ -293,9 +294,9 @@ func (r *rush) releaseSome(random *rand.Rand) {
 func (r *rush) check() {
 	r.Helper()
 	l := r.nodes[0]
-	live, records := map[sluice.BuyerID]int64{}, map[sluice.OrderID]sluice.Record{}
-	var all []sluice.Record
-	must.Succeed(r, l.Records(r.Context(), "s", func(rec sluice.Record) bool {
+	live, records := map[sluice.BuyerID]int64{}, map[sluice.OrderID]port.Record{}
+	var all []port.Record
+	must.Succeed(r, l.Records(r.Context(), "s", func(rec port.Record) bool {
 		records[rec.Order] = rec
 		all = append(all, rec)
 		if rec.Live {
@@ -308,7 +309,7 @@ func (r *rush) check() {
 			r.Errorf("I4, I6: order %s, accepted as %d, released %t, is on record as %+v", order, d.Seq, r.given[order], rec)
 		}
 	}
-	slices.SortFunc(all, func(a, b sluice.Record) int { return cmp.Compare(a.Seq, b.Seq) })
+	slices.SortFunc(all, func(a, b port.Record) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i, rec := range all {
 		if rec.Seq != int64(i+1) {
 			r.Fatalf("I5: record %d has sequence %d", i+1, rec.Seq)
@@ -320,7 +321,7 @@ func (r *rush) check() {
 		r.Errorf("I2: %+v, with %d records, %d accepted, %d released", reading, len(records), len(r.told), len(r.given))
 	}
 	entries := int64(0)
-	must.Succeed(r, l.PeekJournal(r.Context(), "s", func(e sluice.Entry) bool {
+	must.Succeed(r, l.PeekJournal(r.Context(), "s", func(e port.Entry) bool {
 		if e.FirstSeq != entries+1 {
 			r.Errorf("I5: an entry begins at %d, want %d", e.FirstSeq, entries+1)
 		}

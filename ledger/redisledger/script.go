@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 //go:embed lua/*.lua lua/parts/*.lua
@@ -137,7 +138,7 @@ func (l *Ledger) explain(err error) error {
 	case ok && refusesWrites(redisErr.Error()):
 		return fmt.Errorf("%w: %w", sluice.ErrRefusesWrites, err)
 	case isWrongType(err):
-		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w: %w", sluice.ErrNotLoaded, err)
+		return fmt.Errorf("a key of the sale holds something else than a ledger's data: %w: %w", port.ErrNotLoaded, err)
 	case isSilence(err):
 		return fmt.Errorf("%w: %w", sluice.ErrNoAnswer, err)
 	}

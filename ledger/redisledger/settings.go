@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Risks names the settings of the Redis that can lose accepted claims; none is
@@ -18,7 +18,7 @@ import (
 // Errors: Redis does not answer, does not allow CONFIG GET, as some managed ones
 // and users without this right, or returns no value for some of the settings.
 // Those it does return are judged all the same.
-func (l *Ledger) Risks(ctx context.Context) ([]sluice.SettingRisk, error) {
+func (l *Ledger) Risks(ctx context.Context) ([]port.SettingRisk, error) {
 	commands := make([]rueidis.Completed, len(judged))
 	for i, name := range judged { // one by one: Redis 6 takes no list
 		commands[i] = l.client.B().ConfigGet().Parameter(name).Build()
@@ -40,13 +40,13 @@ func (l *Ledger) Risks(ctx context.Context) ([]sluice.SettingRisk, error) {
 var judged = []string{"appendonly", "appendfsync", "maxmemory", "maxmemory-policy"}
 
 // risks judges settings. An absent one is not known, which is the error.
-func risks(settings map[string]string) (found []sluice.SettingRisk, err error) {
+func risks(settings map[string]string) (found []port.SettingRisk, err error) {
 	unknown := slices.DeleteFunc(slices.Clone(judged), func(name string) bool { return settings[name] != "" })
 	if len(unknown) > 0 {
 		err = fmt.Errorf("CONFIG GET returns no value for %s", strings.Join(unknown, ", "))
 	}
 	judge := func(setting, harm, want string) {
-		found = append(found, sluice.SettingRisk{
+		found = append(found, port.SettingRisk{
 			Setting: setting, Value: settings[setting], Harm: harm, Want: want, Evicts: setting == "maxmemory-policy",
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // A Redis that is killed in the middle of writing its append-only file leaves a
@@ -45,7 +46,7 @@ func parseCount(replies []rueidis.RedisMessage) (c entryCount, err error) {
 		return c, err
 	}
 	if len(fields) != 2 || atoi(fields[0]) == 0 {
-		return c, sluice.ErrNotLoaded
+		return c, port.ErrNotLoaded
 	}
 	c.epoch = atoi(fields[0])
 	if n, ok := number(fields[1]); ok {
@@ -62,7 +63,7 @@ func (c *entryCount) lost() string {
 	if c.there == c.recorded {
 		return ""
 	}
-	return fmt.Sprintf("%s: the journal has %d entries, where %d are on record", sluice.FenceLost, c.there, c.recorded)
+	return fmt.Sprintf("%s: the journal has %d entries, where %d are on record", port.FenceLost, c.there, c.recorded)
 }
 
 // torn returns the ids of entries that were never accepted. A journal that
@@ -81,7 +82,7 @@ func (l *Ledger) torn(ctx context.Context, sale sluice.SaleID) (map[string]bool,
 	}
 	count, err := parseCount(replies)
 	err = l.explain(err)
-	if errors.Is(err, sluice.ErrNotLoaded) {
+	if errors.Is(err, port.ErrNotLoaded) {
 		err = nil // nothing says how many entries there should be: each is judged
 	} else if err != nil || count.lost() == "" {
 		return nil, err

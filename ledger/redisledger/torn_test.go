@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -53,7 +54,7 @@ func TestTornTransaction(t *testing.T) {
 			server.Start()
 
 			l = fresh()
-			entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+			entries, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New})
 			if err == nil {
 				t.Errorf("the pipeline gets %s", seqs(entries))
 			}
@@ -63,7 +64,7 @@ func TestTornTransaction(t *testing.T) {
 			for _, accepted := range append(first, later...) {
 				want[accepted.Order] = true
 			}
-			must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool {
+			must.Succeed(t, l.PeekJournal(t.Context(), "s", func(e port.Entry) bool {
 				for i := range e.Claims {
 					if !want[e.Claims[i].Order] {
 						t.Errorf("order %s was never accepted and is to be saved", e.Claims[i].Order)
@@ -92,7 +93,7 @@ func TestEntriesAreCounted(t *testing.T) {
 			}
 		},
 		"read journal": func(t *testing.T, l *redisledger.Ledger) {
-			entries, err := l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+			entries, err := l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New})
 			if err == nil {
 				t.Errorf("read: %s", seqs(entries))
 			}
@@ -101,7 +102,7 @@ func TestEntriesAreCounted(t *testing.T) {
 	}
 	harms := map[string]func(t *testing.T, j *journal){
 		"has 1 entries, where 2": func(t *testing.T, j *journal) {
-			command(t, newClient(t, j.url), "XDEL", j.key, streamID(j.read(j.Ledger, sluice.New, "", 1)[0]))
+			command(t, newClient(t, j.url), "XDEL", j.key, streamID(j.read(j.Ledger, port.New, "", 1)[0]))
 		},
 		"has 3 entries, where 2": func(t *testing.T, j *journal) {
 			command(t, newClient(t, j.url), "XADD", j.key, "*", "v", "1")

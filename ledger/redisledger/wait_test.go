@@ -19,6 +19,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -137,34 +138,34 @@ func TestOnlyWhatReplicasHaveIsHandedOut(t *testing.T) {
 	defer replica.Thaw()
 	wantAll(t, claim(t, a, "s", makeClaims("s", 3, 5)...), sluice.Accepted)
 	wantAll(t, claim(t, a, "s", makeClaims("s", 5, 6)...), sluice.Accepted)
-	journal := func(source sluice.Source, most int) ([]sluice.Entry, error) {
-		return fresh().ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: source, Max: most})
+	journal := func(source port.Source, most int) ([]port.Entry, error) {
+		return fresh().ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: source, Max: most})
 	}
-	wantNone := func(what string, got []sluice.Entry, err error) {
+	wantNone := func(what string, got []port.Entry, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") || len(got) > 0 {
 			t.Errorf("%s: %+v, %v; want nothing that no replica has", what, got, err)
 		}
 	}
-	for _, source := range []sluice.Source{sluice.New, sluice.Own, sluice.Own} {
+	for _, source := range []port.Source{port.New, port.Own, port.Own} {
 		got, err := journal(source, 2)
 		wantNone("the journal", got, err)
 	}
 	c := open(t, primary.URL(), redisledger.Options{Node: "c"})
-	got, err := c.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New})
+	got, err := c.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New})
 	if err != nil || len(got) != 1 {
 		t.Fatalf("without replicas: %+v, %v; want the last entry", got, err)
 	}
-	got, err = journal(sluice.Abandoned, 10)
+	got, err = journal(port.Abandoned, 10)
 	wantNone("what another server left", got, err)
 	for range 2 { // the second time the sale is fenced already
 		wantNone("fence", nil, fresh().Fence(t.Context(), "s", 1, "lost: by the test"))
 	}
 
 	replica.Thaw()
-	var all []sluice.Entry
+	var all []port.Entry
 	for end := time.Now().Add(30 * time.Second); len(all) < 3; {
-		if all, err = journal(sluice.Own, 10); err != nil && time.Now().After(end) {
+		if all, err = journal(port.Own, 10); err != nil && time.Now().After(end) {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/ledger/redisledger"
 )
@@ -43,9 +44,9 @@ func TestWorkOfOneBuyersBatch(t *testing.T) {
 	client := newClient(t, server.URL())
 	const had, batch = 2000, 250
 	l := open(t, server.URL(), redisledger.Options{Node: "a"})
-	image := sluice.LoadImage{Sale: "s", Epoch: 2, Terms: loose(1 << 40), Taken: had}
+	image := port.LoadImage{Sale: "s", Epoch: 2, Terms: loose(1 << 40), Taken: had}
 	for i, c := range ofBuyer("ann", 0, had) {
-		image.Records = append(image.Records, sluice.Record{
+		image.Records = append(image.Records, port.Record{
 			Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.Unix(0, 0), Live: true,
 		})
 	}
@@ -78,7 +79,7 @@ func TestWorkOfOneBuyersBatch(t *testing.T) {
 		t.Errorf("reading %+v", r)
 	}
 	records := map[sluice.OrderID]bool{}
-	must.Succeed(t, l.Records(t.Context(), "s", func(r sluice.Record) bool {
+	must.Succeed(t, l.Records(t.Context(), "s", func(r port.Record) bool {
 		if r.Live != (r.Epoch == 1) {
 			t.Errorf("record %+v", r)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // BenchmarkClaim measures accepted claims, each durable, of buyers who come
@@ -69,7 +70,7 @@ func BenchmarkMemory(b *testing.B) {
 				batch[i] = benchClaim(n + int64(i))
 			}
 			must.Get(l.Claim(b.Context(), "s", batch))(b)
-			entries, err := l.ReadJournal(b.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: size})
+			entries, err := l.ReadJournal(b.Context(), port.JournalRead{Sale: "s", Source: port.New, Max: size})
 			if err != nil || len(entries) != 1 {
 				b.Fatalf("%d entries, %v", len(entries), err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -21,7 +22,7 @@ func many(id sluice.SaleID, from, n int) (claims []sluice.Claim) {
 	return claims
 }
 
-func shown(t *testing.T, l sluice.ReadOnlyLedger) []any {
+func shown(t *testing.T, l port.ReadOnlyLedger) []any {
 	t.Helper()
 	reading, records, entries := everything(t, l, "s")
 	return []any{reading, records, entries}
@@ -32,14 +33,14 @@ func shown(t *testing.T, l sluice.ReadOnlyLedger) []any {
 func TestBodiesAreDeflated(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger.db")
 	l := open(t, path)
-	var records []sluice.Record
+	var records []port.Record
 	for i, c := range many("s", 1000, 50) {
-		records = append(records, sluice.Record{
+		records = append(records, port.Record{
 			Claim: c, Sale: "s", Epoch: 1, Seq: int64(i + 1), Terms: 1, At: time.UnixMilli(1).UTC(),
 		})
 	}
 	terms := sluice.Terms{Version: 1, Total: 1000, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
-	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms, Records: records}))
+	must.Succeed(t, l.Load(t.Context(), port.LoadImage{Sale: "s", Epoch: 2, Terms: terms, Records: records}))
 	must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 	load(t, l, "other", 1000)
 	claim(t, l, "s", many("s", 1, 100)...)
@@ -69,7 +70,7 @@ func TestBodiesAreDeflated(t *testing.T) {
 		must.Succeed(t, execSQL(damaged, harm))
 		l := open(t, damaged)
 		r, _, entries := everything(t, l, "s")
-		if !strings.HasPrefix(r.Fence, sluice.FenceLost+": row ") || !strings.Contains(r.Fence, "its body") {
+		if !strings.HasPrefix(r.Fence, port.FenceLost+": row ") || !strings.Contains(r.Fence, "its body") {
 			t.Errorf("%s: fence %q", harm, r.Fence)
 		}
 		if kind == "claims" && (len(entries) != 2 || entries[0].Damage == nil || entries[0].Raw == "") {

@@ -4,9 +4,9 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -14,7 +14,7 @@ import (
 // ledger: SharedNodes is false.
 var harness = ledgertest.Harness{New: func(t testing.TB) ledgertest.Open {
 	path := filepath.Join(t.TempDir(), "ledger.db")
-	return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+	return func(t testing.TB, node string, clock *ledgertest.Clock) port.Ledger {
 		t.Helper()
 		l := must.Get(sqliteledger.Open(t.Context(), path, sqliteledger.Options{Node: node, Now: clock.Now}))(t)
 		t.Cleanup(func() {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 	"go.uber.org/goleak"
 )
@@ -71,7 +72,7 @@ func child(path, round string) error {
 	}
 	all.Go(func() { // the pipeline
 		for {
-			entries, err := l.ReadJournal(ctx, sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 10})
+			entries, err := l.ReadJournal(ctx, port.JournalRead{Sale: "s", Source: port.New, Max: 10})
 			if err == nil && len(entries) > 0 {
 				err = l.Ack(ctx, "s", []string{entries[0].ID})
 			}
@@ -237,11 +238,11 @@ func TestDamage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "ledger.db")
 			l := open(t, path)
-			loaded := sluice.Record{Claim: newClaim("s", 99), Sale: "s", Epoch: 1, Seq: 1, Terms: 1, At: time.UnixMilli(1).UTC()}
+			loaded := port.Record{Claim: newClaim("s", 99), Sale: "s", Epoch: 1, Seq: 1, Terms: 1, At: time.UnixMilli(1).UTC()}
 			terms := sluice.Terms{Version: 1, Total: 100, MaxPerBuyer: 9, MaxOrders: 9, OpensAt: time.UnixMilli(0).UTC()}
-			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{
+			must.Succeed(t, l.Load(t.Context(), port.LoadImage{
 				Sale: "s", Epoch: 2, Terms: terms,
-				Records: []sluice.Record{loaded},
+				Records: []port.Record{loaded},
 			}))
 			must.Succeed(t, l.Unfence(t.Context(), "s", 2))
 			load(t, l, "healthy", 10)
@@ -254,7 +255,7 @@ func TestDamage(t *testing.T) {
 
 			l = open(t, path)
 			r, _, entries := everything(t, l, "s")
-			if !strings.HasPrefix(r.Fence, sluice.FenceLost+": ") || !strings.Contains(r.Fence, tc.fence) {
+			if !strings.HasPrefix(r.Fence, port.FenceLost+": ") || !strings.Contains(r.Fence, tc.fence) {
 				t.Errorf("fence %q, want lost: ... %s", r.Fence, tc.fence)
 			}
 			if d := claim(t, l, "s", newClaim("s", 1), newClaim("s", 50)); d[0].Code != sluice.Unavailable ||
@@ -273,7 +274,7 @@ func TestDamage(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 3, Terms: terms}))
+			must.Succeed(t, l.Load(t.Context(), port.LoadImage{Sale: "s", Epoch: 3, Terms: terms}))
 			must.Succeed(t, errors.Join(l.Unfence(t.Context(), "s", 3), l.Close()))
 			l = open(t, path)
 			if r, _, _ := everything(t, l, "s"); r.Fence != "" || r.Epoch != 3 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var errDisk = errors.New("the disk says no")
@@ -42,7 +43,7 @@ func openFailing(t *testing.T) *failing {
 		Version: 1, Total: 10, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited, OpensAt: time.UnixMilli(0).UTC(),
 	}
 	must.Succeed(t, errors.Join(
-		l.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), l.Unfence(t.Context(), "s", 1),
+		l.Load(t.Context(), port.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), l.Unfence(t.Context(), "s", 1),
 	))
 	return fl
 }
@@ -81,7 +82,7 @@ func someClaims(from, n int) []sluice.Claim {
 	return claims
 }
 
-func (fl *failing) reading(t *testing.T) sluice.Reading {
+func (fl *failing) reading(t *testing.T) port.Reading {
 	t.Helper()
 	r := must.Get(fl.Read(t.Context(), []sluice.SaleID{"s"}))(t)
 	return r[0]
@@ -256,7 +257,7 @@ func TestReadersDoNotSeeWhatIsNotCommitted(t *testing.T) {
 		t.Errorf("%+v, want one claim", r)
 	}
 	n := 0
-	err := fl.Records(t.Context(), "s", func(sluice.Record) bool { n++; return true })
+	err := fl.Records(t.Context(), "s", func(port.Record) bool { n++; return true })
 	if n != 1 || err != nil {
 		t.Errorf("%d records, %v; want 1", n, err)
 	}
@@ -265,7 +266,7 @@ func TestReadersDoNotSeeWhatIsNotCommitted(t *testing.T) {
 			t.Errorf("Find: %v, want ErrOrderNotFound", err)
 		}
 	}
-	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(
+	if entries, err := fl.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New, Max: 9}); len(
 		entries) != 1 || err != nil {
 		t.Errorf("%d entries, %v; want 1", len(entries), err)
 	}

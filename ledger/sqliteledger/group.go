@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // maxRowClaims is how many claims a row takes before the next caller's claims
@@ -60,7 +61,7 @@ func (g *group) accept(s *sale, a *account, c *sluice.Claim) {
 		o.body = o.body[:0]
 	}
 	start := len(o.body)
-	o.body = sluice.AppendClaim(o.body, c)
+	o.body = port.AppendClaim(o.body, c)
 	o.entry.count++
 	s.accept(a, c, string(o.body[start:len(o.body)-1]), o.batch)
 }
@@ -94,12 +95,12 @@ func (g *group) finish() {
 }
 
 // load replaces what the ledger holds of the sale.
-func (g *group) load(image sluice.LoadImage) error {
-	if image.Epoch < 1 || image.Epoch > sluice.MaxEpoch {
-		return fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(sluice.MaxEpoch))
+func (g *group) load(image port.LoadImage) error {
+	if image.Epoch < 1 || image.Epoch > port.MaxEpoch {
+		return fmt.Errorf("epoch %d: want 1 to %d", image.Epoch, int64(port.MaxEpoch))
 	}
-	if old := g.sale(image.Sale); old != nil && image.Epoch <= old.epoch && old.epoch <= sluice.MaxEpoch {
-		return sluice.ErrStaleEpoch
+	if old := g.sale(image.Sale); old != nil && image.Epoch <= old.epoch && old.epoch <= port.MaxEpoch {
+		return port.ErrStaleEpoch
 	}
 	s := newSale(image.Sale, image.Epoch, wholeMillis(image.Terms), image.Taken)
 	rows := []row{{
@@ -131,9 +132,9 @@ func (g *group) replace(id sluice.SaleID, s *sale) {
 func (g *group) held(id sluice.SaleID, epoch int64) (*sale, error) {
 	switch s := g.sale(id); {
 	case s == nil:
-		return nil, sluice.ErrNotLoaded
+		return nil, port.ErrNotLoaded
 	case s.epoch != epoch:
-		return nil, sluice.ErrStaleEpoch
+		return nil, port.ErrStaleEpoch
 	default:
 		return s, nil
 	}
@@ -149,7 +150,7 @@ func (g *group) apply(id sluice.SaleID, epoch int64, terms sluice.Terms) error {
 		return nil
 	}
 	if s.fence != "" && s.terms.Lowers(terms.Total) {
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	}
 	if terms.Total != sluice.Unlimited && terms.Total < s.taken {
 		return sluice.ErrBelowTaken // I1

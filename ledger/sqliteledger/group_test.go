@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // queued waits until so many ops are queued behind a commit that hangs.
@@ -59,22 +60,22 @@ func openGated(t *testing.T) *failing {
 	t.Helper()
 	fl := openFailing(t)
 	must.Succeed(t, errors.Join(
-		fl.Load(t.Context(), sluice.LoadImage{Sale: "gate", Epoch: 1, Terms: fl.reading(t).Terms}),
+		fl.Load(t.Context(), port.LoadImage{Sale: "gate", Epoch: 1, Terms: fl.reading(t).Terms}),
 		fl.Unfence(t.Context(), "gate", 1),
 	))
 	return fl
 }
 
 // state is all that readers see of the sale.
-func (fl *failing) state(t *testing.T) (sluice.Reading, []sluice.Record, []sluice.Entry) {
+func (fl *failing) state(t *testing.T) (port.Reading, []port.Record, []port.Entry) {
 	t.Helper()
 	r := fl.reading(t)
 	r.Now = time.Time{}
-	var records []sluice.Record
-	var entries []sluice.Entry
+	var records []port.Record
+	var entries []port.Entry
 	must.Succeed(t, errors.Join(
-		fl.Records(t.Context(), "s", func(r sluice.Record) bool { records = append(records, r); return true }),
-		fl.PeekJournal(t.Context(), "s", func(e sluice.Entry) bool { entries = append(entries, e); return true }),
+		fl.Records(t.Context(), "s", func(r port.Record) bool { records = append(records, r); return true }),
+		fl.PeekJournal(t.Context(), "s", func(e port.Entry) bool { entries = append(entries, e); return true }),
 	))
 	return r, records, entries
 }
@@ -103,7 +104,7 @@ func TestGroup(t *testing.T) {
 		func() error { return fl.Unfence(context.Background(), "s", 1) },
 		claim(4, 7, 6), // of which 5 fit
 		func() error {
-			return fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms})
+			return fl.Load(context.Background(), port.LoadImage{Sale: "s", Epoch: 1, Terms: terms})
 		},
 	)
 	for i, err := range errs[:8] {
@@ -111,7 +112,7 @@ func TestGroup(t *testing.T) {
 			t.Errorf("op %d: %v", i, err)
 		}
 	}
-	if !errors.Is(errs[8], sluice.ErrStaleEpoch) {
+	if !errors.Is(errs[8], port.ErrStaleEpoch) {
 		t.Errorf("load: %v, want ErrStaleEpoch", errs[8])
 	}
 	if d := got[1]; !d[0].Replayed || d[0].Seq != 3 || d[1].Replayed || d[1].Seq != 4 {
@@ -156,7 +157,7 @@ func TestLoadInGroup(t *testing.T) {
 	errs := fl.together(t,
 		func() (err error) { before, err = fl.Claim(context.Background(), "s", someClaims(1, 2)); return err },
 		func() error {
-			return fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms})
+			return fl.Load(context.Background(), port.LoadImage{Sale: "s", Epoch: 2, Terms: terms})
 		},
 		func() (err error) { fenced, err = fl.Claim(context.Background(), "s", someClaims(1, 1)); return err },
 		func() error { return fl.Unfence(context.Background(), "s", 2) },
@@ -190,9 +191,9 @@ func TestHandedOutWhileLoading(t *testing.T) {
 	go fl.Fence(context.Background(), "gate", 1, "x")
 	<-reached
 	loaded := make(chan error)
-	go func() { loaded <- fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms}) }()
+	go func() { loaded <- fl.Load(context.Background(), port.LoadImage{Sale: "s", Epoch: 2, Terms: terms}) }()
 	fl.queued(t, 1)
-	if entries, err := fl.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 9}); len(
+	if entries, err := fl.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New, Max: 9}); len(
 		entries) != 1 || err != nil {
 		t.Errorf("%d entries, %v; want 1", len(entries), err)
 	}
@@ -202,7 +203,7 @@ func TestHandedOutWhileLoading(t *testing.T) {
 	again := must.Get(Open(t.Context(), fl.path, Options{Node: "a"}))(t)
 	defer again.Close()
 	fl.Ledger = again
-	if r := fl.reading(t); r.Fence != sluice.FenceLoading || r.Epoch != 2 {
+	if r := fl.reading(t); r.Fence != port.FenceLoading || r.Epoch != 2 {
 		t.Errorf("%+v, want epoch 2, fenced as loading", r)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // entry is a journal entry: a row of claims that is not acknowledged. Its
@@ -143,8 +144,8 @@ func (j *journal) drop(ids []int64) {
 }
 
 // asEntry returns the entry as the port has it.
-func (d *delivery) asEntry(id sluice.SaleID) sluice.Entry {
-	e := sluice.Entry{ID: strconv.FormatInt(d.id, 10), Sale: id, Deliveries: d.count}
+func (d *delivery) asEntry(id sluice.SaleID) port.Entry {
+	e := port.Entry{ID: strconv.FormatInt(d.id, 10), Sale: id, Deliveries: d.count}
 	if d.damage != nil {
 		e.Damage, e.Raw = d.damage, d.raw
 		return e
@@ -158,10 +159,10 @@ func (d *delivery) asEntry(id sluice.SaleID) sluice.Entry {
 	return e
 }
 
-// ReadJournal implements sluice.Journal. One process owns the file, so nothing
+// ReadJournal implements port.Journal. One process owns the file, so nothing
 // is ever Abandoned. What was handed out is noted in the log without waiting
 // for the disk: should the note be lost, the entry is new once more.
-func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (_ []sluice.Entry, err error) {
+func (l *Ledger) ReadJournal(ctx context.Context, read port.JournalRead) (_ []port.Entry, err error) {
 	defer wrap(&err, "read journal sale=%s", read.Sale)
 	s, err := l.look(ctx, read.Sale)
 	if err != nil {
@@ -169,21 +170,21 @@ func (l *Ledger) ReadJournal(ctx context.Context, read sluice.JournalRead) (_ []
 	}
 	var handed []delivery
 	switch read.Source {
-	case sluice.Own:
+	case port.Own:
 		after, _ := strconv.ParseInt(read.After, 10, 64) // empty: from the first
 		handed = s.journal.own(after, read.Max)
-	case sluice.New:
+	case port.New:
 		if handed = s.journal.fresh(read.Max); len(handed) > 0 {
 			last := handed[len(handed)-1].id
 			l.queue.add(&op{run: func(g *group) error { return g.noteHanded(s, last) }})
 		}
-	case sluice.Abandoned:
+	case port.Abandoned:
 	}
 	return asEntries(read.Sale, handed), nil
 }
 
-func asEntries(id sluice.SaleID, handed []delivery) []sluice.Entry {
-	entries := make([]sluice.Entry, len(handed))
+func asEntries(id sluice.SaleID, handed []delivery) []port.Entry {
+	entries := make([]port.Entry, len(handed))
 	for i := range handed {
 		entries[i] = handed[i].asEntry(id)
 	}
@@ -198,7 +199,7 @@ func (g *group) noteHanded(s *sale, last int64) error {
 	return nil
 }
 
-// Ack implements sluice.Journal. It returns when the acknowledgement is on the
+// Ack implements port.Journal. It returns when the acknowledgement is on the
 // disk.
 func (l *Ledger) Ack(ctx context.Context, id sluice.SaleID, ids []string) (err error) {
 	defer wrap(&err, "ack sale=%s", id)

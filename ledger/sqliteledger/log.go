@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // The log is one table, in the order in which things happened. A sale begins
@@ -18,7 +19,7 @@ import (
 //	kind    epoch, terms, at  seq         n             body
 //	load    of the sale       0           its records   JSON: terms and taken
 //	loaded  epoch, at         0           its records   a line per record, see encodeRecords
-//	claims  of the claims     the first's their number  the journal entry: sluice.AppendClaim
+//	claims  of the claims     the first's their number  the journal entry: port.AppendClaim
 //	terms   of the change     0           0             JSON: the terms
 //	fence   epoch, at         0           0             the reason; empty: the fence is lifted
 //	handed  epoch, at         0           a row's id    empty; the journal is handed out up to it
@@ -122,7 +123,7 @@ func (s *sale) applyClaims(r *row) {
 		id: r.id, node: r.node, batch: &batch{epoch: r.epoch, terms: r.terms, at: r.at},
 		firstSeq: r.seq, first: s.records.n,
 	}
-	claims, err := sluice.ParseClaims(r.body)
+	claims, err := port.ParseClaims(r.body)
 	if r.damage != nil {
 		err = r.damage
 	} else if err == nil && int64(len(claims)) != r.n {
@@ -156,8 +157,8 @@ func (s *sale) settle() {
 	if s.expect != 0 {
 		s.lost("%d loaded records are missing", s.expect)
 	}
-	if s.damage != "" && !strings.HasPrefix(s.fence, sluice.FenceLost) {
-		s.fence = sluice.FenceLost + ": " + s.damage
+	if s.damage != "" && !strings.HasPrefix(s.fence, port.FenceLost) {
+		s.fence = port.FenceLost + ": " + s.damage
 	}
 	s.publish()
 }
@@ -222,7 +223,7 @@ func decodeLoad(r *row) (*sale, error) {
 	}
 	s := newSale(r.sale, r.epoch, j.Terms.terms(), j.Taken)
 	s.expect = r.n
-	if r.epoch < 1 || r.epoch > sluice.MaxEpoch {
+	if r.epoch < 1 || r.epoch > port.MaxEpoch {
 		s.lost("row %d is of epoch %d, and no server counts that far", r.id, r.epoch)
 	}
 	return s, nil
@@ -238,10 +239,10 @@ func encodeJSON(v any) string {
 
 // encodeRecords writes loaded records, a line each:
 //
-//	epoch TAB seq TAB terms TAB at TAB life TAB claim, as sluice.AppendClaim has it
+//	epoch TAB seq TAB terms TAB at TAB life TAB claim, as port.AppendClaim has it
 //
 // life is 1 while the record is live, 2 if it ended unpaid, else 0.
-func encodeRecords(records []sluice.Record) string {
+func encodeRecords(records []port.Record) string {
 	var b []byte
 	for i := range records {
 		r := &records[i]
@@ -256,7 +257,7 @@ func encodeRecords(records []sluice.Record) string {
 			b = strconv.AppendInt(b, n, 10)
 			b = append(b, '\t')
 		}
-		b = sluice.AppendClaim(b, &r.Claim)
+		b = port.AppendClaim(b, &r.Claim)
 	}
 	return string(b)
 }
@@ -280,7 +281,7 @@ func (s *sale) addLoaded(body string) error {
 			number[i], line = n, tail
 		}
 		buyer, tail, _ := strings.Cut(line, "\t")
-		c, err := sluice.ParseClaimTail(sluice.BuyerID(buyer), tail)
+		c, err := port.ParseClaimTail(sluice.BuyerID(buyer), tail)
 		if err != nil {
 			return fmt.Errorf("record: %w", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // look returns a sale that the ledger holds.
@@ -15,7 +16,7 @@ func (l *Ledger) look(ctx context.Context, id sluice.SaleID) (*sale, error) {
 	}
 	s := l.sale(id)
 	if s == nil {
-		return nil, sluice.ErrNotLoaded
+		return nil, port.ErrNotLoaded
 	}
 	return s, nil
 }
@@ -27,8 +28,8 @@ func (l *Ledger) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Read implements sluice.Reader. It takes no lock.
-func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []sluice.Reading, err error) {
+// Read implements port.Reader. It takes no lock.
+func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer wrap(&err, "read")
 	if err := l.usable(ctx); err != nil {
 		return nil, err
@@ -36,8 +37,8 @@ func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []sluice.Read
 	return (*l.sales.Load()).read(ids, l.clock()), nil
 }
 
-func (all salesByID) read(ids []sluice.SaleID, now time.Time) []sluice.Reading {
-	readings := make([]sluice.Reading, len(ids))
+func (all salesByID) read(ids []sluice.SaleID, now time.Time) []port.Reading {
+	readings := make([]port.Reading, len(ids))
 	for i, id := range ids {
 		if s := all[id]; s != nil {
 			readings[i] = s.view.Load().reading
@@ -55,8 +56,8 @@ type reader struct {
 	held func(ctx context.Context, id sluice.SaleID) (*sale, error)
 }
 
-// Records implements sluice.Reader.
-func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(sluice.Record) bool) (err error) {
+// Records implements port.Reader.
+func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(port.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", id)
 	s, err := r.held(ctx, id)
 	if err != nil {
@@ -65,7 +66,7 @@ func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(sluic
 	return s.each(ctx, func(v *view, i int) bool { return yield(v.record(i)) })
 }
 
-// Holders implements sluice.Reader.
+// Holders implements port.Reader.
 func (r *reader) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer wrap(&err, "holders sale=%s", id)
 	s, err := r.held(ctx, id)
@@ -90,23 +91,23 @@ func (s *sale) each(ctx context.Context, yield func(v *view, i int) bool) error 
 	return nil
 }
 
-// Find implements sluice.Reader. Without a buyer it looks through the sale's
+// Find implements port.Reader. Without a buyer it looks through the sale's
 // records one by one.
-func (r *reader) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ sluice.Record, err error) {
+func (r *reader) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ port.Record, err error) {
 	defer wrap(&err, "find order=%s", order)
 	id, ok := order.Sale()
 	if !ok {
-		return sluice.Record{}, sluice.ErrOrderNotFound
+		return port.Record{}, sluice.ErrOrderNotFound
 	}
 	s, err := r.held(ctx, id)
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	return s.order(ctx, order, buyer)
 }
 
-// PeekJournal implements sluice.Journal.
-func (r *reader) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(sluice.Entry) bool) (err error) {
+// PeekJournal implements port.Journal.
+func (r *reader) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(port.Entry) bool) (err error) {
 	defer wrap(&err, "peek journal sale=%s", id)
 	s, err := r.held(ctx, id)
 	if err != nil {
@@ -124,11 +125,11 @@ func (r *reader) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(s
 }
 
 // order returns the committed claim with this order id.
-func (s *sale) order(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
+func (s *sale) order(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (port.Record, error) {
 	if buyer != "" {
 		return s.orderOf(order, buyer)
 	}
-	var found sluice.Record
+	var found port.Record
 	err := s.each(ctx, func(v *view, i int) bool {
 		if v.records.at(i).order() == order {
 			found = v.record(i)
@@ -141,7 +142,7 @@ func (s *sale) order(ctx context.Context, order sluice.OrderID, buyer sluice.Buy
 	return found, err
 }
 
-func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (sluice.Record, error) {
+func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (port.Record, error) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	v := s.view.Load()
@@ -152,15 +153,15 @@ func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (sluice.Recor
 			}
 		}
 	}
-	return sluice.Record{}, v.missing()
+	return port.Record{}, v.missing()
 }
 
-// Recall implements sluice.Reader, from memory.
-func (r *reader) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Record, err error) {
+// Recall implements port.Reader, from memory.
+func (r *reader) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Record, err error) {
 	defer wrap(&err, "recall sale=%s", claim.Sale)
 	s, err := r.held(ctx, claim.Sale)
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -168,14 +169,14 @@ func (r *reader) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Rec
 	if i := s.find(s.account(claim.Buyer), claim.Key); i >= 0 && int(i) < v.count { // otherwise it is not committed yet
 		return v.record(int(i)), nil
 	}
-	return sluice.Record{}, v.missing()
+	return port.Record{}, v.missing()
 }
 
 // missing is the error about a claim that the view does not have. That of a
 // fenced sale is not final: it may have lost claims that a rebuild brings back.
 func (v *view) missing() error {
 	if v.reading.Fence != "" {
-		return fmt.Errorf("the sale is fenced (%s): %w", v.reading.Fence, sluice.ErrNotLoaded)
+		return fmt.Errorf("the sale is fenced (%s): %w", v.reading.Fence, port.ErrNotLoaded)
 	}
 	return sluice.ErrOrderNotFound
 }

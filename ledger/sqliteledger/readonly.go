@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Snapshot is a ledger's file as it was at one moment, read while a server may
@@ -20,7 +21,7 @@ type Snapshot struct {
 	at    time.Time
 }
 
-var _ sluice.Reader = (*Snapshot)(nil)
+var _ port.Reader = (*Snapshot)(nil)
 
 // OpenReadOnly reads the ledger in the file at path. It needs no lock, and
 // changes nothing in the file. The error wraps os.ErrNotExist if there is no
@@ -62,7 +63,7 @@ func (s *Snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
 	if held := s.sales[id]; held != nil {
 		return held, nil
 	}
-	return nil, sluice.ErrNotLoaded
+	return nil, port.ErrNotLoaded
 }
 
 // Refresh reads the file again: from then on the answers are of that moment.
@@ -80,7 +81,7 @@ func (s *Snapshot) Refresh(ctx context.Context) error {
 // Close implements io.Closer. The file was given back when it had been read.
 func (s *Snapshot) Close() error { return nil }
 
-// Read implements sluice.Reader. Now is when the snapshot was taken.
-func (s *Snapshot) Read(_ context.Context, ids []sluice.SaleID) ([]sluice.Reading, error) {
+// Read implements port.Reader. Now is when the snapshot was taken.
+func (s *Snapshot) Read(_ context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
 	return s.sales.read(ids, s.at), nil
 }

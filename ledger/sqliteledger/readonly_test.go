@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/ledger/sqliteledger"
 )
 
@@ -34,7 +35,7 @@ func load(t testing.TB, l *sqliteledger.Ledger, id sluice.SaleID, total int64) {
 		Version: 1, Total: total, MaxPerBuyer: sluice.Unlimited, MaxOrders: sluice.Unlimited,
 		OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
 	}
-	must.Succeed(t, l.Load(t.Context(), sluice.LoadImage{Sale: id, Epoch: 1, Terms: terms}))
+	must.Succeed(t, l.Load(t.Context(), port.LoadImage{Sale: id, Epoch: 1, Terms: terms}))
 	must.Succeed(t, l.Unfence(t.Context(), id, 1))
 }
 
@@ -60,18 +61,18 @@ func hex(n int) string {
 }
 
 // everything returns all that readers see of a sale.
-func everything(t testing.TB, l sluice.ReadOnlyLedger, id sluice.SaleID) (
-	sluice.Reading, []sluice.Record, []sluice.Entry,
+func everything(t testing.TB, l port.ReadOnlyLedger, id sluice.SaleID) (
+	port.Reading, []port.Record, []port.Entry,
 ) {
 	t.Helper()
 	readings := must.Get(l.Read(t.Context(), []sluice.SaleID{id}))(t)
-	var records []sluice.Record
-	must.Succeed(t, l.Records(t.Context(), id, func(r sluice.Record) bool {
+	var records []port.Record
+	must.Succeed(t, l.Records(t.Context(), id, func(r port.Record) bool {
 		records = append(records, r)
 		return true
 	}))
-	var entries []sluice.Entry
-	must.Succeed(t, l.PeekJournal(t.Context(), id, func(e sluice.Entry) bool {
+	var entries []port.Entry
+	must.Succeed(t, l.PeekJournal(t.Context(), id, func(e port.Entry) bool {
 		entries = append(entries, e)
 		return true
 	}))
@@ -88,7 +89,7 @@ func TestReadOnlyWhileTheLedgerRuns(t *testing.T) {
 	load(t, l, "s", 10)
 	claim(t, l, "s", newClaim("s", 1), newClaim("s", 2))
 	claim(t, l, "s", newClaim("s", 3))
-	entries := must.Get(l.ReadJournal(t.Context(), sluice.JournalRead{Sale: "s", Source: sluice.New, Max: 1}))(t)
+	entries := must.Get(l.ReadJournal(t.Context(), port.JournalRead{Sale: "s", Source: port.New, Max: 1}))(t)
 	must.Succeed(t, l.Ack(t.Context(), "s", []string{entries[0].ID}))
 
 	snapshot := must.Get(sqliteledger.OpenReadOnly(t.Context(), path))(t)
@@ -118,7 +119,7 @@ func TestReadOnlyWhileTheLedgerRuns(t *testing.T) {
 	if after, _, _ := everything(t, snapshot, "s"); after.Seq != 3 {
 		t.Errorf("seq %d in the snapshot, want 3 still", after.Seq)
 	}
-	if err := snapshot.Records(t.Context(), "other", nil); !errors.Is(err, sluice.ErrNotLoaded) {
+	if err := snapshot.Records(t.Context(), "other", nil); !errors.Is(err, port.ErrNotLoaded) {
 		t.Errorf("error %v, want ErrNotLoaded", err)
 	}
 }

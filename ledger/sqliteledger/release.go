@@ -8,44 +8,45 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Release implements sluice.Releaser.
+// Release implements port.Releaser.
 func (l *Ledger) Release(
-	ctx context.Context, id sluice.SaleID, releases []sluice.Release,
-) (_ sluice.Released, err error) {
+	ctx context.Context, id sluice.SaleID, releases []port.Release,
+) (_ port.Released, err error) {
 	defer wrap(&err, "release sale=%s", id)
 	releases = slices.Clone(releases)
-	answer := new(sluice.Released) // the writer's, should the caller leave
+	answer := new(port.Released) // the writer's, should the caller leave
 	if err := l.do(ctx, func(g *group) (err error) {
 		*answer, err = g.release(id, releases)
 		return err
 	}); err != nil {
-		return sluice.Released{}, err
+		return port.Released{}, err
 	}
 	return *answer, nil
 }
 
-// Drop implements sluice.Keeper.
+// Drop implements port.Keeper.
 func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer wrap(&err, "drop sale=%s epoch=%d", id, epoch)
 	return l.do(ctx, func(g *group) error { return g.drop(id, epoch) })
 }
 
 // release gives units back, each order's once (I6).
-func (g *group) release(id sluice.SaleID, releases []sluice.Release) (answer sluice.Released, err error) {
+func (g *group) release(id sluice.SaleID, releases []port.Release) (answer port.Released, err error) {
 	s := g.sale(id)
 	switch {
 	case s == nil:
-		return answer, sluice.ErrNotLoaded
+		return answer, port.ErrNotLoaded
 	case s.fence != "":
-		return answer, sluice.ErrStaleEpoch
+		return answer, port.ErrStaleEpoch
 	}
 	var all endings
 	for _, r := range releases {
 		switch i := s.find(s.account(r.Buyer), r.Key); {
 		case r.Epoch > s.epoch:
-			return sluice.Released{}, sluice.ErrStaleEpoch
+			return port.Released{}, port.ErrStaleEpoch
 		case r.Epoch < s.epoch: // counted when the sale was loaded
 			answer.Before++
 		case i < 0 || s.records.at(int(i)).order() != r.Order:
@@ -148,7 +149,7 @@ func (g *group) drop(id sluice.SaleID, epoch int64) error {
 		return nil
 	}
 	if s.epoch != epoch {
-		return sluice.ErrStaleEpoch
+		return port.ErrStaleEpoch
 	}
 	published := int64(0)
 	if v := s.view.Load(); v != nil {

@@ -7,12 +7,13 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
-func releasesOf(epoch int64, claims ...sluice.Claim) []sluice.Release {
-	var releases []sluice.Release
+func releasesOf(epoch int64, claims ...sluice.Claim) []port.Release {
+	var releases []port.Release
 	for _, c := range claims {
-		releases = append(releases, sluice.Release{
+		releases = append(releases, port.Release{
 			Order: c.Order, Sale: "s", Buyer: c.Buyer, Key: c.Key,
 			Quantity: c.Quantity, Epoch: epoch,
 		})
@@ -27,7 +28,7 @@ func TestReleaseIsSeenWithItsCommit(t *testing.T) {
 	must.Get(fl.Claim(t.Context(), "s", claims))(t)
 	must.Get(fl.Release(t.Context(), "s", releasesOf(1, claims[0])))(t)
 	live := func() (n int) {
-		err := fl.Records(t.Context(), "s", func(r sluice.Record) bool {
+		err := fl.Records(t.Context(), "s", func(r port.Record) bool {
 			if r.Live {
 				n++
 			}
@@ -146,7 +147,7 @@ func TestIDsAreNotUsedAgain(t *testing.T) {
 		defer again.Close()
 		fl.Ledger = again
 		must.Succeed(t, errors.Join(
-			fl.Load(t.Context(), sluice.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), fl.Unfence(t.Context(), "s", 1),
+			fl.Load(t.Context(), port.LoadImage{Sale: "s", Epoch: 1, Terms: terms}), fl.Unfence(t.Context(), "s", 1),
 		))
 		if id := entryID(); ids[id] {
 			t.Errorf("entry %s for the second time: a late acknowledgement would take it away", id)
@@ -171,7 +172,7 @@ func TestDropInGroup(t *testing.T) {
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(1, 1)); return err },
 		func() error { early = fl.Drop(context.Background(), "s", 1); return nil },
 		func() error {
-			return fl.Load(context.Background(), sluice.LoadImage{Sale: "s", Epoch: 2, Terms: terms})
+			return fl.Load(context.Background(), port.LoadImage{Sale: "s", Epoch: 2, Terms: terms})
 		},
 		func() error { return fl.Unfence(context.Background(), "s", 2) },
 		func() error { _, err := fl.Claim(context.Background(), "s", someClaims(1, 1)); return err },

@@ -48,6 +48,7 @@ import (
 	"github.com/sluicehq/sluice/internal/disk"
 	"github.com/sluicehq/sluice/internal/loop"
 	"github.com/sluicehq/sluice/internal/meters"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Options are the settings of a ledger.
@@ -62,7 +63,7 @@ type Options struct {
 	hook func(f *file, committed bool) error
 }
 
-// Ledger is a sluice.Ledger in one SQLite file.
+// Ledger is a port.Ledger in one SQLite file.
 type Ledger struct {
 	path string
 	node string
@@ -82,7 +83,7 @@ type Ledger struct {
 	called string
 }
 
-var _ sluice.Ledger = (*Ledger)(nil)
+var _ port.Ledger = (*Ledger)(nil)
 
 // wrap says where an error happened. Methods of the port defer it.
 func wrap(err *error, format string, args ...any) {
@@ -176,7 +177,7 @@ func (l *Ledger) clock() time.Time { return l.now().UTC().Truncate(time.Millisec
 // sale returns the committed state of a sale, or nil if it is not loaded.
 func (l *Ledger) sale(id sluice.SaleID) *sale { return (*l.sales.Load())[id] }
 
-// Claim implements sluice.Decider.
+// Claim implements port.Decider.
 func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
 	defer wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, len(claims))
@@ -190,21 +191,21 @@ func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 	return decisions, nil
 }
 
-// Load implements sluice.Keeper.
-func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+// Load implements port.Keeper.
+func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	defer wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	image.Records = slices.Clone(image.Records)
 	return l.do(ctx, func(g *group) error { return g.load(image) })
 }
 
-// Apply implements sluice.Keeper. A total below the units taken is
+// Apply implements port.Keeper. A total below the units taken is
 // ErrBelowTaken and changes nothing (I1).
 func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
 	defer wrap(&err, "apply sale=%s version=%d", id, terms.Version)
 	return l.do(ctx, func(g *group) error { return g.apply(id, epoch, terms) })
 }
 
-// Fence implements sluice.Keeper. An empty reason is an error.
+// Fence implements port.Keeper. An empty reason is an error.
 func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
 	defer wrap(&err, "fence sale=%s", id)
 	return l.do(ctx, func(g *group) error {
@@ -215,7 +216,7 @@ func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reaso
 	})
 }
 
-// Unfence implements sluice.Keeper.
+// Unfence implements port.Keeper.
 func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer wrap(&err, "unfence sale=%s", id)
 	return l.do(ctx, func(g *group) error { return g.fence(id, epoch, "") })

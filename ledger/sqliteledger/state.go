@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 type salesByID map[sluice.SaleID]*sale
@@ -45,8 +46,8 @@ type sale struct {
 // view is what readers see of a sale: the committed part. It is immutable, and
 // so are the first count records.
 type view struct {
-	reading sluice.Reading // without Now; CooldownUntil is in force until it is reached
-	records records        // of which count are committed
+	reading port.Reading // without Now; CooldownUntil is in force until it is reached
+	records records      // of which count are committed
 	ended   bits
 	unpaid  bits
 	count   int
@@ -54,7 +55,7 @@ type view struct {
 
 func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sale {
 	return &sale{
-		id: id, epoch: epoch, terms: terms, taken: taken, fence: sluice.FenceLoading,
+		id: id, epoch: epoch, terms: terms, taken: taken, fence: port.FenceLoading,
 		buyers: map[uint64]int32{},
 	}
 }
@@ -63,7 +64,7 @@ func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sa
 func (s *sale) publish() {
 	backlog, oldest := s.journal.backlog()
 	s.view.Store(&view{
-		reading: sluice.Reading{
+		reading: port.Reading{
 			Sale: s.id, Loaded: true, Epoch: s.epoch, Seq: s.seq, Taken: s.taken, Terms: s.terms,
 			Fence: s.fence, CooldownUntil: s.cooldownUntil, Backlog: backlog, Oldest: oldest,
 		},
@@ -84,7 +85,7 @@ type batch struct {
 // record is an accepted claim. Its strings are parts of one line, the one that
 // stands in the log, so that a claim costs two objects and not five.
 type record struct {
-	line     string // sluice.AppendClaim, without the line feed
+	line     string // port.AppendClaim, without the line feed
 	buyerLen uint8
 	keyLen   uint8
 	live     bool  // when it was remembered; since then see sale.ended
@@ -115,15 +116,15 @@ func (r *record) claim() sluice.Claim {
 
 // record returns the record of a sale as the port has it, but for what has ended
 // since.
-func (r *record) record(sale sluice.SaleID) sluice.Record {
-	return sluice.Record{
+func (r *record) record(sale sluice.SaleID) port.Record {
+	return port.Record{
 		Claim: r.claim(), Sale: sale, Epoch: r.batch.epoch, Seq: r.seq, Terms: r.batch.terms, At: r.batch.at, Live: r.live,
 		Unpaid: r.unpaid,
 	}
 }
 
 // record returns the i-th record as the port has it.
-func (v *view) record(i int) sluice.Record {
+func (v *view) record(i int) port.Record {
 	r := v.records.at(i).record(v.reading.Sale)
 	r.Live, r.Unpaid = r.Live && !v.ended.has(i), r.Unpaid || v.unpaid.has(i)
 	return r

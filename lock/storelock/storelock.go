@@ -12,12 +12,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/lock"
 )
 
 // Backend is a lock.Backend in a database.
-type Backend struct{ store sluice.Store }
+type Backend struct{ store port.Store }
 
 var _ lock.Backend = (*Backend)(nil)
 
@@ -25,7 +25,7 @@ var _ lock.Backend = (*Backend)(nil)
 // mysql://USER@HOST/DATABASE, and creates its tables if they are missing. The database
 // may be one that servers of Sluice use at the same time, unless it is a file of theirs.
 func Open(ctx context.Context, url string) (*Backend, error) {
-	driver := sluice.StoreDriverOf(url)
+	driver := port.StoreDriverOf(url)
 	if driver == nil {
 		scheme, _, _ := strings.Cut(url, ":") // the rest may hold a password
 		return nil, fmt.Errorf("storelock: no store is imported that opens %q", scheme)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -27,7 +28,7 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 	s := open(t, server.URL())
 	storetest.Load(t, s)
 	const n = 1500
-	e := sluice.Entry{
+	e := port.Entry{
 		ID: "1", Sale: "phones", Epoch: 1, Node: strings.Repeat(`'`, 200), Terms: 1, At: time.Now(),
 		FirstSeq: 1,
 	}
@@ -39,7 +40,7 @@ func TestBatchesFitIntoSmallPackets(t *testing.T) {
 		})
 	}
 	storetest.InsertBatch(t, s, e)
-	if got, err := s.Insert(t.Context(), "phones", []sluice.Entry{e}); err != nil || got.Redelivered != n {
+	if got, err := s.Insert(t.Context(), "phones", []port.Entry{e}); err != nil || got.Redelivered != n {
 		t.Errorf("again: %+v, %v, want %d redelivered", got, err, n)
 	}
 	order, err := s.Order(t.Context(), e.Claims[n-1].Order)
@@ -60,8 +61,8 @@ func TestUnknownConstraints(t *testing.T) {
 			s := open(t, servertest.MySQL(t))
 			storetest.Load(t, s)
 			execute(t, mysqlstore.RawDB(s), "ALTER TABLE orders "+constraint)
-			got, err := s.Insert(t.Context(), "phones", []sluice.Entry{storetest.Batch(1)})
-			if conflict := (*sluice.ConflictError)(nil); !errors.Is(err, sluice.ErrUnstorable) || errors.As(err, &conflict) {
+			got, err := s.Insert(t.Context(), "phones", []port.Entry{storetest.Batch(1)})
+			if conflict := (*port.ConflictError)(nil); !errors.Is(err, port.ErrUnstorable) || errors.As(err, &conflict) {
 				t.Errorf("%+v, error %v, want ErrUnstorable, and no conflict", got, err)
 			}
 			if n := storetest.Batches(t, s); n != 0 {
@@ -286,7 +287,7 @@ func TestStoringWaitsForNoOrder(t *testing.T) {
 	must.Get(mustBegin(t, s).Exec(mysqlstore.Statements()["LockOrder"], string(e.Claims[7].Order)))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	got, err := s.Insert(ctx, "phones", []sluice.Entry{e, storetest.Batch(2)})
+	got, err := s.Insert(ctx, "phones", []port.Entry{e, storetest.Batch(2)})
 	if err != nil || got.Redelivered != len(e.Claims) || got.Inserted != len(e.Claims) {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -3,16 +3,16 @@ package mysqlstore
 import (
 	"context"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func init() {
-	sluice.RegisterStore(sluice.StoreDriver{
+	port.RegisterStore(port.StoreDriver{
 		Kind: "mysql", Schemes: []string{"mysql"},
-		Open: func(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
+		Open: func(ctx context.Context, url string, lazy bool) (port.Store, error) {
 			return Open(ctx, url, Options{Lazy: lazy})
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyStore, error) {
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
 			return OpenReadOnly(ctx, url)
 		},
 	})

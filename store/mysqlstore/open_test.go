@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -78,7 +78,7 @@ func TestURLSettings(t *testing.T) {
 		t.Errorf("at most %d connections for changes, want 2 of 4", n)
 	}
 	storetest.Load(t, s)
-	insideSnapshot := s.Snapshot(t.Context(), "phones", func(sluice.Snapshot) error {
+	insideSnapshot := s.Snapshot(t.Context(), "phones", func(port.Snapshot) error {
 		storetest.InsertBatch(t, s, storetest.Batch(1))
 		return nil
 	})

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -68,7 +68,7 @@ func replicated(v map[string]string) bool {
 }
 
 // Risks names the settings of the server that can lose what it has committed.
-func (s *Store) Risks(ctx context.Context) ([]sluice.SettingRisk, error) {
+func (s *Store) Risks(ctx context.Context) ([]port.SettingRisk, error) {
 	values := map[string]string{}
 	for _, show := range showSettings {
 		if err := readSettings(ctx, s.db, show, values); err != nil {

@@ -1,4 +1,4 @@
-// Package mysqlstore is a sluice.Store in MySQL 8 or MariaDB 10.6 and later
+// Package mysqlstore is a port.Store in MySQL 8 or MariaDB 10.6 and later
 // (tested with MariaDB 10.11), for any number of servers on one database. The
 // store's clock is the database's.
 //
@@ -27,7 +27,7 @@ import (
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/database"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -44,7 +44,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 }
 
-// Store is a sluice.Store in MySQL or MariaDB.
+// Store is a port.Store in MySQL or MariaDB.
 type Store struct {
 	*sqlcore.Store
 	db        *sql.DB // for changes
@@ -52,7 +52,7 @@ type Store struct {
 	server    *sqlcore.Server
 }
 
-var _ sluice.Store = (*Store)(nil)
+var _ port.Store = (*Store)(nil)
 
 // Open connects to the database, which must be there and may be empty, and
 // brings its schema up to date. Several servers may do so together.

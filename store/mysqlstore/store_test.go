@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/mysqlstore"
@@ -33,16 +33,16 @@ var server = &storetest.Server{
 	Name:  "mysqlstore",
 	Empty: servertest.MySQL,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartMySQL(t) },
-	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (sluice.Store, error) {
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (port.Store, error) {
 		return opened(mysqlstore.Open(ctx, url, mysqlstore.Options(opts)))
 	},
-	OpenReadOnly: func(ctx context.Context, url string) (sluice.Store, error) {
+	OpenReadOnly: func(ctx context.Context, url string) (port.Store, error) {
 		return opened(mysqlstore.OpenReadOnly(ctx, url))
 	},
-	OpenAhead: func(t testing.TB, url string, by time.Duration) (sluice.Store, error) {
+	OpenAhead: func(t testing.TB, url string, by time.Duration) (port.Store, error) {
 		return opened(mysqlstore.OpenAhead(t.Context(), url, by))
 	},
-	LiftReadOnly:  func(s sluice.Store) { s.(*mysqlstore.Store).ReadOnly = false },
+	LiftReadOnly:  func(s port.Store) { s.(*mysqlstore.Store).ReadOnly = false },
 	ReadOnlyError: "READ ONLY",
 	Raw:           mysqlstore.OpenRaw,
 	Tables:        "SELECT table_name FROM information_schema.tables WHERE table_schema = database()",
@@ -60,7 +60,7 @@ var server = &storetest.Server{
 }
 
 // opened is nil if the store is.
-func opened(s *mysqlstore.Store, err error) (sluice.Store, error) {
+func opened(s *mysqlstore.Store, err error) (port.Store, error) {
 	if err != nil {
 		return nil, err
 	}

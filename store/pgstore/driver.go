@@ -4,20 +4,20 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func init() {
-	sluice.RegisterStore(sluice.StoreDriver{
+	port.RegisterStore(port.StoreDriver{
 		Kind: "postgres", Schemes: []string{"postgres", "postgresql"},
-		Open: func(ctx context.Context, url string, lazy bool) (sluice.Store, error) {
+		Open: func(ctx context.Context, url string, lazy bool) (port.Store, error) {
 			return Open(ctx, url, Options{Lazy: lazy})
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyStore, error) {
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
 			return OpenReadOnly(ctx, url)
 		},
-		Ledger: func(store sluice.ReadOnlyStore, node string) (sluice.Ledger, error) {
-			s, ok := sluice.As[*Store](store)
+		Ledger: func(store port.ReadOnlyStore, node string) (port.Ledger, error) {
+			s, ok := port.As[*Store](store)
 			if !ok {
 				return nil, fmt.Errorf("pgstore: a %T wraps no store of this package", store)
 			}

@@ -13,10 +13,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
-// Ledger is a sluice.Ledger in the database of a store, whose orders are its
+// Ledger is a port.Ledger in the database of a store, whose orders are its
 // records: an accepted claim is an order of the same transaction, so there is no
 // journal, and an order that ends gives its units back in its own transaction
 // (docs/adr/0013-postgresql-is-the-ledger-too.md).
@@ -39,7 +40,7 @@ type Ledger struct {
 	closed    atomic.Bool
 }
 
-var _ sluice.Ledger = (*Ledger)(nil)
+var _ port.Ledger = (*Ledger)(nil)
 
 // ledgerConns is the size of a ledger's pool, in addition to the store's: of all first
 // turns, the second one (share), and two for readers.
@@ -117,11 +118,11 @@ var ledgerSettings = []setting{
 
 // held is a sale as a transaction finds it that holds its rows.
 type held struct {
-	sluice.Reading // with a cooldown of any moment
-	cooldown       sluice.Cooldown
-	reopened       sluice.Code
-	promised       int64 // units of promises when they were loaded
-	told           int64 // the last sequence that this server was told, as the ledger remembers it
+	port.Reading // with a cooldown of any moment
+	cooldown     sluice.Cooldown
+	reopened     sluice.Code
+	promised     int64 // units of promises when they were loaded
+	told         int64 // the last sequence that this server was told, as the ledger remembers it
 
 	rowEpoch, rowLoaded int64  // of the store's row
 	rowFence            string // not empty either if the sale is archived
@@ -227,10 +228,10 @@ func (l *Ledger) tell(sale sluice.SaleID, now mark) {
 func (h *held) lost(m mark) string {
 	switch {
 	case h.Epoch < m.epoch:
-		return fmt.Sprintf("%s: the ledger is in epoch %d, and was in %d", sluice.FenceLost, h.Epoch, m.epoch)
+		return fmt.Sprintf("%s: the ledger is in epoch %d, and was in %d", port.FenceLost, h.Epoch, m.epoch)
 	case h.Epoch == m.epoch && h.told < m.told:
 		return fmt.Sprintf("%s: the ledger remembers that this server was told sequence %d, and it was told %d",
-			sluice.FenceLost, h.told, m.told)
+			port.FenceLost, h.told, m.told)
 	}
 	return ""
 }

@@ -8,13 +8,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // buyer is what is known of a buyer's claims.
 type buyer struct {
 	sluice.Account
-	claims []sluice.Record
+	claims []port.Record
 	more   bool // there are claims that were not read
 }
 
@@ -27,7 +28,7 @@ const (
 )
 
 // know adds a claim of a buyer.
-func (d *deciding) know(r sluice.Record) {
+func (d *deciding) know(r port.Record) {
 	b := d.buyers[r.Buyer]
 	if b == nil {
 		b = &buyer{}
@@ -40,7 +41,7 @@ func (d *deciding) know(r sluice.Record) {
 	b.add(r)
 }
 
-func (b *buyer) add(r sluice.Record) {
+func (b *buyer) add(r port.Record) {
 	b.claims = append(b.claims, r)
 	b.Orders++
 	if r.Live {
@@ -52,7 +53,7 @@ func (b *buyer) add(r sluice.Record) {
 }
 
 // claim returns what is known of a claim; nil if nothing is. There are few.
-func (b *buyer) claim(key sluice.Key) *sluice.Record {
+func (b *buyer) claim(key sluice.Key) *port.Record {
 	for i := range b.claims {
 		if b.claims[i].Key == key {
 			return &b.claims[i]
@@ -92,7 +93,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 		if err != nil {
 			return err
 		}
-		if err := scanRecords(rows, func(r sluice.Record) bool {
+		if err := scanRecords(rows, func(r port.Record) bool {
 			if b := d.buyers[r.Buyer]; b.claim(r.Key) == nil {
 				b.claims = append(b.claims, r)
 			}
@@ -112,7 +113,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 	if err != nil {
 		return err
 	}
-	return scanRecords(rows, func(r sluice.Record) bool {
+	return scanRecords(rows, func(r port.Record) bool {
 		b := d.buyers[r.Buyer]
 		if b == nil {
 			b = &buyer{}
@@ -154,10 +155,10 @@ var claimsOfBuyers = fmt.Sprintf(`SELECT o.* FROM unnest($2::text[]) AS b (id), 
 
 // scanRecords reads rows of recordColumns, and whether the claim is live and ended
 // unpaid, until yield returns false.
-func scanRecords(rows pgx.Rows, yield func(sluice.Record) bool) error {
+func scanRecords(rows pgx.Rows, yield func(port.Record) bool) error {
 	defer rows.Close()
 	for rows.Next() {
-		var r sluice.Record
+		var r port.Record
 		if err := rows.Scan(&r.Buyer, &r.Key, &r.Order, &r.Quantity, &r.Meta, &r.Sale, &r.Epoch, &r.Seq, &r.Terms, &r.At,
 			&r.Live, &r.Unpaid); err != nil {
 			return err

@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
 // maxClaims is how many claims one transaction decides.
 const maxClaims = 1000
 
-// Claim implements sluice.Decider. Up to 1,000 claims are one transaction, in one round
+// Claim implements port.Decider. Up to 1,000 claims are one transaction, in one round
 // trip or two.
 func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
 	defer l.wrap(&err, "claim sale=%s", id)
@@ -129,7 +130,7 @@ func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 // uncovered refuses a batch of which not every order was stored, and fences the sale.
 func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, epoch int64) error {
 	d.refuse(sluice.Unavailable)
-	why := fmt.Sprintf("%s: the ledger has units of sale %s that the store's cap does not cover", sluice.FenceLost, id)
+	why := fmt.Sprintf("%s: the ledger has units of sale %s that the store's cap does not cover", port.FenceLost, id)
 	_, err := conn.Exec(ctx, setFence, id, why, epoch)
 	return err
 }
@@ -141,7 +142,7 @@ func (l *Ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *held, err 
 		return undo
 	}
 	if last := int64(0); conn.QueryRow(ctx, lastSeq, h.Sale, h.Epoch).Scan(&last) == nil && last > h.Seq {
-		why := fmt.Sprintf("%s: the store holds sequence %d, the ledger ends at %d", sluice.FenceLost, last, h.Seq)
+		why := fmt.Sprintf("%s: the store holds sequence %d, the ledger ends at %d", port.FenceLost, last, h.Seq)
 		_, fenced := conn.Exec(ctx, setFence, h.Sale, why, h.Epoch)
 		return fmt.Errorf("%s: %w", why, errOr(fenced, err))
 	}
@@ -203,7 +204,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 		return rows.Err()
 	})
 	batch.Queue(claimsOfBuyers, id, asked).Query(func(rows pgx.Rows) error {
-		return scanRecords(rows, func(r sluice.Record) bool {
+		return scanRecords(rows, func(r port.Record) bool {
 			d.know(r)
 			return true
 		})
@@ -240,7 +241,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 				d.told = max(d.told, a.Seq)
 			}
 			if !a.Replayed {
-				r := sluice.Record{
+				r := port.Record{
 					Claim: *c, Sale: h.Sale, Epoch: h.Epoch, Seq: a.Seq, Terms: a.Terms, At: a.At, Live: true,
 				}
 				b.add(r)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -57,7 +58,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 		clock = d.l.now()
 	}
 	batch, inserted := &pgx.Batch{}, 0
-	first := sluice.Record{}
+	first := port.Record{}
 	d.queueLocks(batch, id)
 	batch.Queue(insertFresh, id, units, orders, buyers, keys, metas, quantities, m.epoch, terms.Version, d.l.node, m.told,
 		n, clock).Query(func(rows pgx.Rows) error {

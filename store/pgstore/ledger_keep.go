@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -23,9 +24,9 @@ func (l *Ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
 		case err != nil:
 			return err
 		case !h.Loaded:
-			return sluice.ErrNotLoaded
+			return port.ErrNotLoaded
 		case h.Epoch != epoch:
-			return sluice.ErrStaleEpoch
+			return port.ErrStaleEpoch
 		}
 		return do(ctx, tx, &h)
 	})
@@ -46,13 +47,13 @@ func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, e
 	return h, err
 }
 
-// Load implements sluice.Keeper. The image's claims that are stored are on record
+// Load implements port.Keeper. The image's claims that are stored are on record
 // already; the others, of dead letters, become promises.
-func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
+func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	defer l.wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	if seen := l.markOf(image.Sale).epoch; seen >= image.Epoch {
 		if readings, err := l.Read(ctx, []sluice.SaleID{image.Sale}); err != nil || readings[0].Epoch < image.Epoch {
-			return errOr(err, &sluice.EpochError{Seen: seen}) // by this server; the database is an older copy
+			return errOr(err, &port.EpochError{Seen: seen}) // by this server; the database is an older copy
 		}
 	}
 	var promised [][]any
@@ -76,12 +77,12 @@ func (l *Ledger) Load(ctx context.Context, image sluice.LoadImage) (err error) {
 			return err
 		}
 		if row != image.Epoch || held >= image.Epoch {
-			return sluice.ErrStaleEpoch // another server has begun a load since
+			return port.ErrStaleEpoch // another server has begun a load since
 		}
 		b := &pgx.Batch{}
 		b.Queue(`DELETE FROM ledger_promises WHERE sale_id = $1`, image.Sale)
 		b.Queue(`DELETE FROM ledger_sales WHERE sale_id = $1`, image.Sale)
-		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), sluice.FenceLoading, units},
+		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), port.FenceLoading, units},
 			termsArgs(&image.Terms)...)...)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(promised) == 0 {
 			return err
@@ -131,7 +132,7 @@ func termsArgs(t *sluice.Terms) []any {
 	}
 }
 
-// Apply implements sluice.Keeper.
+// Apply implements port.Keeper.
 func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
 	defer l.wrap(&err, "apply sale=%s version=%d", id, terms.Version)
 	reopened := false
@@ -140,7 +141,7 @@ func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms
 		case terms.Version <= h.Terms.Version:
 			return nil
 		case h.Fence != "" && h.Terms.Lowers(terms.Total):
-			return sluice.ErrStaleEpoch
+			return port.ErrStaleEpoch
 		case terms.Total != sluice.Unlimited && terms.Total < h.Taken: // I1
 			return sluice.ErrBelowTaken
 		}
@@ -158,7 +159,7 @@ func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms
 	return err
 }
 
-// Fence implements sluice.Keeper. An empty reason is an error.
+// Fence implements port.Keeper. An empty reason is an error.
 func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
 	defer l.wrap(&err, "fence sale=%s", id)
 	if reason == "" {
@@ -170,7 +171,7 @@ func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reaso
 	})
 }
 
-// Unfence implements sluice.Keeper.
+// Unfence implements port.Keeper.
 func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "unfence sale=%s", id)
 	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
@@ -179,7 +180,7 @@ func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (er
 	})
 }
 
-// Drop implements sluice.Keeper. The orders are the store's, and stay.
+// Drop implements port.Keeper. The orders are the store's, and stay.
 func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "drop sale=%s epoch=%d", id, epoch)
 	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
@@ -189,7 +190,7 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 		}
 		return tx.SendBatch(ctx, b).Close()
 	})
-	if errors.Is(err, sluice.ErrNotLoaded) {
+	if errors.Is(err, port.ErrNotLoaded) {
 		err = nil
 	}
 	if err == nil {
@@ -199,21 +200,21 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 	return err
 }
 
-// Release implements sluice.Releaser. An order gives its units back in the transaction
+// Release implements port.Releaser. An order gives its units back in the transaction
 // that ends it, so what comes here was written while another ledger had the sale, or
 // none: it changes nothing.
-func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []sluice.Release,
-) (answer sluice.Released, err error) {
+func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []port.Release,
+) (answer port.Released, err error) {
 	defer l.wrap(&err, "release sale=%s", id)
 	h, err := l.look(ctx, id)
 	switch {
 	case err != nil:
 		return answer, err
 	case h.Fence != "":
-		return answer, sluice.ErrStaleEpoch
+		return answer, port.ErrStaleEpoch
 	}
-	if slices.ContainsFunc(releases, func(r sluice.Release) bool { return r.Epoch > h.Epoch }) {
-		return answer, sluice.ErrStaleEpoch
+	if slices.ContainsFunc(releases, func(r port.Release) bool { return r.Epoch > h.Epoch }) {
+		return answer, port.ErrStaleEpoch
 	}
 	for i := range releases {
 		switch r := &releases[i]; {
@@ -226,9 +227,9 @@ func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []sluic
 			case errors.Is(err, sluice.ErrOrderNotFound), err == nil && (first.Buyer != r.Buyer || first.Key != r.Key):
 				answer.Unknown = append(answer.Unknown, r.Order)
 			case err != nil:
-				return sluice.Released{}, err
+				return port.Released{}, err
 			case first.Live:
-				return sluice.Released{}, fmt.Errorf("order %s has not ended", r.Order)
+				return port.Released{}, fmt.Errorf("order %s has not ended", r.Order)
 			default:
 				answer.Before++
 			}

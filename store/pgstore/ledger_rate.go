@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // counting calls do in a transaction that alone counts tries of a sale. It holds no row
@@ -34,18 +35,18 @@ const (
 		) AS past WHERE r.sale_id = past.sale_id AND r.who = past.who`
 )
 
-// Allow implements sluice.RateLimiter. The counts are rows of their own, which do not
+// Allow implements port.RateLimiter. The counts are rows of their own, which do not
 // survive a crash of the database.
-func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates sluice.Rates, tries []sluice.Try,
-) (waits []sluice.Wait, err error) {
+func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates port.Rates, tries []port.Try,
+) (waits []port.Wait, err error) {
 	defer l.wrap(&err, "rate sale=%s", id)
 	byBuyer, byAddress := rates.Buyer.Meter(), rates.Address.Meter()
-	waits = make([]sluice.Wait, len(tries))
+	waits = make([]port.Wait, len(tries))
 	if len(tries) == 0 || byBuyer == (sluice.Meter{}) && byAddress == (sluice.Meter{}) {
 		return waits, nil
 	}
-	buyerOf := func(t *sluice.Try) string { return "b" + string(t.Buyer) }
-	addressOf := func(t *sluice.Try) string { return "a" + t.Address }
+	buyerOf := func(t *port.Try) string { return "b" + string(t.Buyer) }
+	addressOf := func(t *port.Try) string { return "a" + t.Address }
 	asked := make([]string, 0, 2*len(tries))
 	for i := range tries {
 		asked = append(asked, buyerOf(&tries[i]), addressOf(&tries[i]))
@@ -73,7 +74,7 @@ func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates sluice.Rates
 			buyer, address := buyerOf(&tries[i]), addressOf(&tries[i])
 			after, wait := try(byBuyer, paid[buyer], now)
 			afterOf, waitOf := try(byAddress, paid[address], now)
-			waits[i] = sluice.Wait{
+			waits[i] = port.Wait{
 				Buyer: time.Duration(wait) * time.Microsecond, Address: time.Duration(waitOf) * time.Microsecond,
 			}
 			if wait > 0 || waitOf > 0 {

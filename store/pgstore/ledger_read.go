@@ -9,13 +9,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
-// Read implements sluice.Reader, with one query. A reading that shows that the
+// Read implements port.Reader, with one query. A reading that shows that the
 // database is an older copy fences its sale; one that is the first to see a reopening
 // lets its cooldown begin.
-func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []sluice.Reading, err error) {
+func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer l.wrap(&err, "read")
 	marks := make(map[sluice.SaleID]mark, len(ids)) // before the question
 	asked := make([]string, len(ids))
@@ -26,11 +27,11 @@ func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []sluice.Read
 	if err != nil {
 		return nil, err
 	}
-	readings := make([]sluice.Reading, len(ids))
+	readings := make([]port.Reading, len(ids))
 	for i, id := range ids {
 		h := all[id]
 		if h == nil {
-			readings[i] = sluice.Reading{Sale: id, Now: now}
+			readings[i] = port.Reading{Sale: id, Now: now}
 			continue
 		}
 		if why := h.lost(marks[id]); why != "" && h.Fence == "" {
@@ -109,20 +110,20 @@ func (l *Ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*h
 func (l *Ledger) look(ctx context.Context, id sluice.SaleID) (*held, error) {
 	all, _, err := l.states(ctx, []string{string(id)})
 	if err == nil && all[id] == nil {
-		err = sluice.ErrNotLoaded
+		err = port.ErrNotLoaded
 	}
 	return all[id], err
 }
 
-// Records implements sluice.Reader: the stored orders, and promises without one.
-func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(sluice.Record) bool) (err error) {
+// Records implements port.Reader: the stored orders, and promises without one.
+func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(port.Record) bool) (err error) {
 	defer l.wrap(&err, "records sale=%s", id)
 	h, err := l.look(ctx, id)
 	if err != nil {
 		return err
 	}
 	more := true
-	once := func(r sluice.Record) bool {
+	once := func(r port.Record) bool {
 		more = more && yield(r)
 		return more
 	}
@@ -131,12 +132,12 @@ func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(sluic
 			return err
 		}
 	}
-	return l.store.Snapshot(ctx, id, func(s sluice.Snapshot) error {
-		return s.Orders(func(o sluice.Order) bool { return once(o.Record()) })
+	return l.store.Snapshot(ctx, id, func(s port.Snapshot) error {
+		return s.Orders(func(o sluice.Order) bool { return once(port.RecordOf(&o)) })
 	})
 }
 
-// Holders implements sluice.Reader.
+// Holders implements port.Reader.
 func (l *Ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer l.wrap(&err, "holders sale=%s", id)
 	if _, err := l.look(ctx, id); err != nil {
@@ -159,16 +160,16 @@ func (l *Ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluic
 	return rows.Err()
 }
 
-// Find implements sluice.Reader.
-func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ sluice.Record, err error) {
+// Find implements port.Reader.
+func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ port.Record, err error) {
 	defer l.wrap(&err, "find order=%s", order)
 	id, ok := order.Sale()
 	if !ok {
-		return sluice.Record{}, sluice.ErrOrderNotFound
+		return port.Record{}, sluice.ErrOrderNotFound
 	}
 	h, err := l.look(ctx, id)
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	r, err := l.recordOf(ctx, id, order)
 	if err == nil && buyer != "" && r.Buyer != buyer {
@@ -177,35 +178,35 @@ func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.Bu
 	return h.orMissing(r, err)
 }
 
-// Recall implements sluice.Reader.
-func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ sluice.Record, err error) {
+// Recall implements port.Reader.
+func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Record, err error) {
 	defer l.wrap(&err, "recall sale=%s", claim.Sale)
 	h, err := l.look(ctx, claim.Sale)
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	return h.orMissing(l.record(ctx, recall, claim.Sale, claim.Buyer, claim.Key))
 }
 
 // orMissing returns a record, or the error that it is not there. That of a fenced sale
 // is not final: it may have lost claims that a rebuild brings back.
-func (h *held) orMissing(r sluice.Record, err error) (sluice.Record, error) {
+func (h *held) orMissing(r port.Record, err error) (port.Record, error) {
 	if errors.Is(err, sluice.ErrOrderNotFound) && h.Fence != "" {
-		err = fmt.Errorf("the sale is fenced (%s): %w", h.Fence, sluice.ErrNotLoaded)
+		err = fmt.Errorf("the sale is fenced (%s): %w", h.Fence, port.ErrNotLoaded)
 	}
 	if err != nil {
-		return sluice.Record{}, err
+		return port.Record{}, err
 	}
 	return r, nil
 }
 
-func (l *Ledger) recordOf(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (sluice.Record, error) {
+func (l *Ledger) recordOf(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (port.Record, error) {
 	return l.record(ctx, find, sale, order)
 }
 
 // record returns the one record that a query selects, or ErrOrderNotFound.
-func (l *Ledger) record(ctx context.Context, query string, args ...any) (found sluice.Record, err error) {
-	err = l.query(ctx, query, func(r sluice.Record) bool {
+func (l *Ledger) record(ctx context.Context, query string, args ...any) (found port.Record, err error) {
+	err = l.query(ctx, query, func(r port.Record) bool {
 		found = r
 		return false
 	}, args...)
@@ -215,7 +216,7 @@ func (l *Ledger) record(ctx context.Context, query string, args ...any) (found s
 	return found, err
 }
 
-func (l *Ledger) query(ctx context.Context, query string, yield func(sluice.Record) bool, args ...any) error {
+func (l *Ledger) query(ctx context.Context, query string, yield func(port.Record) bool, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	rows, err := l.pool.Query(ctx, query, args...)
@@ -237,15 +238,15 @@ const (
 		UNION ALL SELECT buyer_id FROM orders WHERE sale_id = $1`
 )
 
-// ReadJournal implements sluice.Journal. Accepted claims are stored: there is none.
-func (l *Ledger) ReadJournal(context.Context, sluice.JournalRead) ([]sluice.Entry, error) {
+// ReadJournal implements port.Journal. Accepted claims are stored: there is none.
+func (l *Ledger) ReadJournal(context.Context, port.JournalRead) ([]port.Entry, error) {
 	return nil, nil
 }
 
-// Ack implements sluice.Journal.
+// Ack implements port.Journal.
 func (l *Ledger) Ack(context.Context, sluice.SaleID, []string) error { return nil }
 
-// PeekJournal implements sluice.Journal.
-func (l *Ledger) PeekJournal(context.Context, sluice.SaleID, func(sluice.Entry) bool) error {
+// PeekJournal implements port.Journal.
+func (l *Ledger) PeekJournal(context.Context, sluice.SaleID, func(port.Entry) bool) error {
 	return nil
 }

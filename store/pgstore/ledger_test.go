@@ -18,6 +18,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/ledgertest"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
@@ -44,7 +45,7 @@ func newLedgers(t *testing.T) func(testing.TB) ledgertest.Open {
 		} {
 			must.Get(pool.Exec(context.Background(), "DELETE FROM "+table))(t)
 		}
-		return func(t testing.TB, node string, clock *ledgertest.Clock) sluice.Ledger {
+		return func(t testing.TB, node string, clock *ledgertest.Clock) port.Ledger {
 			l := must.Get(store.LedgerAt(node, clock.Now))(t)
 			t.Cleanup(func() { _ = l.Close() })
 			return &ledgerOnStore{Ledger: l, storeSide: shared}
@@ -66,14 +67,14 @@ type ledgerOnStore struct {
 }
 
 // Load has the store know what the image says that it does.
-func (l *ledgerOnStore) Load(ctx context.Context, image sluice.LoadImage) error {
+func (l *ledgerOnStore) Load(ctx context.Context, image port.LoadImage) error {
 	if err := l.follow(ctx, &image); err != nil {
 		return fmt.Errorf("the store's side: %w", err)
 	}
 	return l.Ledger.Load(ctx, image)
 }
 
-func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
+func (s *storeSide) follow(ctx context.Context, image *port.LoadImage) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sale := sluice.NewSale(image.Terms.Total, sluice.Unlimited)
@@ -117,13 +118,13 @@ func (s *storeSide) follow(ctx context.Context, image *sluice.LoadImage) error {
 }
 
 // Release ends the orders first, as their store does.
-func (l *ledgerOnStore) Release(ctx context.Context, id sluice.SaleID, releases []sluice.Release,
-) (sluice.Released, error) {
+func (l *ledgerOnStore) Release(ctx context.Context, id sluice.SaleID, releases []port.Release,
+) (port.Released, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	readings, err := l.Read(ctx, []sluice.SaleID{id})
 	if err != nil {
-		return sluice.Released{}, err
+		return port.Released{}, err
 	}
 	now := &readings[0]
 	for _, r := range releases {
@@ -142,7 +143,7 @@ func (l *ledgerOnStore) Release(ctx context.Context, id sluice.SaleID, releases 
 			change.Buyer = r.Buyer
 		}
 		if _, err := l.store.Change(ctx, change); err != nil {
-			return sluice.Released{}, err
+			return port.Released{}, err
 		}
 		applied++
 	}
@@ -298,7 +299,7 @@ func everyStatement(t *testing.T, url string) {
 	promised := claimOf("ann", 1)
 	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a test"))
 	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
-	image.Records = append(image.Records, sluice.Record{
+	image.Records = append(image.Records, port.Record{
 		Claim: promised, Sale: "sale", Epoch: 2, Seq: 1, Terms: 1, At: time.Now(), Live: true,
 	})
 	for _, err := range []error{
@@ -336,7 +337,7 @@ func everyStatement(t *testing.T, url string) {
 	}
 	records, holders := 0, map[sluice.BuyerID]bool{}
 	err = errors.Join(
-		l.Records(t.Context(), "sale", func(sluice.Record) bool { records++; return true }),
+		l.Records(t.Context(), "sale", func(port.Record) bool { records++; return true }),
 		l.Holders(t.Context(), "sale", func(b sluice.BuyerID) bool { holders[b] = true; return true }))
 	if err != nil || records != 154 || len(holders) != 5 {
 		t.Errorf("%d records, %d holders, %v", records, len(holders), err)
@@ -351,11 +352,11 @@ func everyStatement(t *testing.T, url string) {
 			t.Errorf("Recall: %+v, %v", found, err)
 		}
 	}
-	rates := sluice.Rates{
+	rates := port.Rates{
 		Buyer: sluice.BuyerRate{Requests: 1, PerS: 60}, Address: sluice.AddressRate{Requests: 5, PerS: 60},
 	}
-	try := sluice.Try{Buyer: "ann", Address: "192.0.2.1"}
-	if waits, err := l.Allow(t.Context(), "sale", rates, []sluice.Try{try, try}); err != nil || waits[0].Longest() > 0 ||
+	try := port.Try{Buyer: "ann", Address: "192.0.2.1"}
+	if waits, err := l.Allow(t.Context(), "sale", rates, []port.Try{try, try}); err != nil || waits[0].Longest() > 0 ||
 		waits[1].Buyer == 0 {
 		t.Errorf("Allow: %+v, %v", waits, err)
 	}
@@ -405,7 +406,7 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 			ask(t, l)
 			for _, ledger := range []*pgstore.Ledger{l, other} {
 				readings, err := ledger.Read(t.Context(), []sluice.SaleID{"sale"})
-				if err != nil || !strings.HasPrefix(readings[0].Fence, sluice.FenceLost) {
+				if err != nil || !strings.HasPrefix(readings[0].Fence, port.FenceLost) {
 					t.Errorf("%+v, %v; want it fenced as lost", readings, err)
 				}
 				if got := codes(t, ledger, "sale", claimOf("eve", 2)); got[sluice.Unavailable] != 1 {
@@ -567,7 +568,7 @@ func TestAnEpochThatWasSeenIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var seen *sluice.EpochError
+	var seen *port.EpochError
 	if err := l.Load(t.Context(), image); !errors.As(err, &seen) || seen.Seen != 1 {
 		t.Errorf("%v, want epoch 1 to be passed over", err)
 	}
@@ -672,7 +673,7 @@ func TestTheCapIsTheSecondGuard(t *testing.T) {
 		t.Errorf("%v, want unavailable", got)
 	}
 	readings, err := l.Read(t.Context(), []sluice.SaleID{"sale"})
-	if r := readings[0]; err != nil || r.Seq != 0 || r.Taken != 0 || !strings.HasPrefix(r.Fence, sluice.FenceLost) {
+	if r := readings[0]; err != nil || r.Seq != 0 || r.Taken != 0 || !strings.HasPrefix(r.Fence, port.FenceLost) {
 		t.Errorf("%+v, %v; want nothing taken, and a fence", r, err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -41,7 +41,7 @@ func TestPgBouncer(t *testing.T) {
 		defer mu.Unlock()
 		return names[via]
 	}
-	through.OpenAhead = func(t testing.TB, url string, by time.Duration) (sluice.Store, error) {
+	through.OpenAhead = func(t testing.TB, url string, by time.Duration) (port.Store, error) {
 		return server.OpenAhead(t, direct(url), by) // a pooler does not pass on what the clock is set by
 	}
 	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, direct(url)) }

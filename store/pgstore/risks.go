@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -37,7 +37,7 @@ var settingRules = []sqlcore.SettingRule{
 }
 
 // Risks names the settings of the server that can lose what it has committed.
-func (s *Store) Risks(ctx context.Context) ([]sluice.SettingRisk, error) {
+func (s *Store) Risks(ctx context.Context) ([]port.SettingRisk, error) {
 	var fsync, commit, names, standbys string
 	if err := s.pool.QueryRow(ctx, selectSettings).Scan(&fsync, &commit, &names, &standbys); err != nil {
 		return nil, fmt.Errorf("pgstore: settings: %w", plain(err))

@@ -1,4 +1,4 @@
-// Package pgstore is a sluice.Store in PostgreSQL (tested with 15), for any
+// Package pgstore is a port.Store in PostgreSQL (tested with 15), for any
 // number of servers on one database. The store's clock is the database's.
 //
 // A batch of orders is one statement and two round trips: the sale's row is
@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -39,7 +39,7 @@ type Options struct {
 	ConnectTimeout time.Duration
 }
 
-// Store is a sluice.Store in PostgreSQL.
+// Store is a port.Store in PostgreSQL.
 type Store struct {
 	*sqlcore.Store
 	pool    *pgxpool.Pool
@@ -48,7 +48,7 @@ type Store struct {
 	server  *sqlcore.Server
 }
 
-var _ sluice.Store = (*Store)(nil)
+var _ port.Store = (*Store)(nil)
 
 // Open connects to the database and brings its schema up to date. Several
 // servers may do so together. sluice.ErrStoreBusy if the database does not answer.

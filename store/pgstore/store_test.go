@@ -10,8 +10,8 @@ import (
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -35,14 +35,14 @@ var server = &storetest.Server{
 	Name:  "pgstore",
 	Empty: servertest.Postgres,
 	Start: func(t testing.TB) storetest.ServerProcess { return servertest.StartPostgres(t) },
-	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (sluice.Store, error) {
+	Open: func(ctx context.Context, url string, opts storetest.ServerOptions) (port.Store, error) {
 		return opened(pgstore.Open(ctx, url, pgstore.Options(opts)))
 	},
-	OpenReadOnly: func(ctx context.Context, url string) (sluice.Store, error) {
+	OpenReadOnly: func(ctx context.Context, url string) (port.Store, error) {
 		return opened(pgstore.OpenReadOnly(ctx, url))
 	},
 	OpenAhead:     openAhead,
-	LiftReadOnly:  func(s sluice.Store) { s.(*pgstore.Store).ReadOnly = false },
+	LiftReadOnly:  func(s port.Store) { s.(*pgstore.Store).ReadOnly = false },
 	ReadOnlyError: "read-only",
 	Raw:           raw,
 	Tables:        "SELECT tablename FROM pg_tables WHERE schemaname = current_schema()",
@@ -75,7 +75,7 @@ var server = &storetest.Server{
 }
 
 // opened is nil if the store is.
-func opened(s *pgstore.Store, err error) (sluice.Store, error) {
+func opened(s *pgstore.Store, err error) (port.Store, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func raw(t testing.TB, url string) *sql.DB {
 
 // openAhead opens a store that finds a clock of the test's before PostgreSQL's: for
 // all others pg_catalog comes first.
-func openAhead(t testing.TB, base string, by time.Duration) (sluice.Store, error) {
+func openAhead(t testing.TB, base string, by time.Duration) (port.Store, error) {
 	t.Helper()
 	db, schema := raw(t, base), ""
 	must.Succeed(t, db.QueryRowContext(t.Context(), "SELECT current_schema()").Scan(&schema))

@@ -3,17 +3,17 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 func init() {
-	sluice.RegisterStore(sluice.StoreDriver{
+	port.RegisterStore(port.StoreDriver{
 		Kind: "sqlite", Schemes: []string{"sqlite"}, Own: true,
 		MaxOrders: 4000, // what costs is pages, and of more orders in one transaction more share theirs
-		Open: func(ctx context.Context, url string, _ bool) (sluice.Store, error) {
+		Open: func(ctx context.Context, url string, _ bool) (port.Store, error) {
 			return Open(ctx, url[len("sqlite:"):], Options{})
 		},
-		OpenReadOnly: func(ctx context.Context, url string) (sluice.ReadOnlyStore, error) {
+		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
 			return OpenReadOnly(ctx, url[len("sqlite:"):])
 		},
 	})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // purgePath names the store in which the child of TestPurgeKilled deletes orders.
@@ -51,14 +52,14 @@ func TestPurgeKilled(t *testing.T) {
 		must.Succeed(t, s.ConfirmLoad(t.Context(), id, 1))
 	}
 	sell := func(id sluice.SaleID, n int) {
-		e := sluice.Entry{ID: "1-1", Sale: id, Epoch: 1, Node: "one", Terms: 1, At: long, FirstSeq: 1}
+		e := port.Entry{ID: "1-1", Sale: id, Epoch: 1, Node: "one", Terms: 1, At: long, FirstSeq: 1}
 		for i := range n {
 			e.Claims = append(e.Claims, sluice.Claim{
 				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", i)), Key: "attempt-1", Quantity: 1,
 				Order: id.Order(fmt.Sprintf("%032x", i)),
 			})
 		}
-		must.Get(s.Insert(t.Context(), id, []sluice.Entry{e}))(t)
+		must.Get(s.Insert(t.Context(), id, []port.Entry{e}))(t)
 	}
 	do := func(statement string) {
 		t.Helper()
@@ -86,7 +87,7 @@ func TestPurgeKilled(t *testing.T) {
 		}
 	}
 	count := func() (left, sums int64, ended bool) {
-		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(n sluice.Snapshot) error {
+		must.Succeed(t, s.Snapshot(t.Context(), "phones", func(n port.Snapshot) error {
 			left, sums = 0, 0
 			if r := n.Sale().Remains; r != nil {
 				sums, ended = r.Live(), !r.At.IsZero()

@@ -1,4 +1,4 @@
-// Package sqlitestore is a sluice.Store in one SQLite file: the embedded
+// Package sqlitestore is a port.Store in one SQLite file: the embedded
 // default. It is pure Go. One process writes to the file; others may read it
 // while it does (OpenReadOnly).
 //
@@ -23,8 +23,8 @@ import (
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
@@ -42,16 +42,16 @@ type Options struct {
 // readers is how many connections read at the same time.
 const readers = 4
 
-// Store is a sluice.Store in a file.
+// Store is a port.Store in a file.
 type Store struct {
 	*sqlcore.Store
 	write *sql.DB // only reads when read-only
 }
 
 var (
-	_ sluice.Store       = (*Store)(nil)
-	_ sluice.SettleStore = (*Store)(nil)
-	_ sqlcore.Holder     = dialect{}
+	_ port.Store       = (*Store)(nil)
+	_ port.SettleStore = (*Store)(nil)
+	_ sqlcore.Holder   = dialect{}
 )
 
 // busyTimeout is how long a statement waits for a lock that another process

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -29,9 +30,9 @@ func databases(t *testing.T) func(t *testing.T) storetest.Database {
 		path := filepath.Join(t.TempDir(), "store.db")
 		must.Succeed(t, os.WriteFile(path, content, 0o600))
 		return storetest.Database{
-			Open:         func(t *testing.T) sluice.Store { return open(t, path) },
-			OpenReadOnly: func(t *testing.T) sluice.Store { return openReadOnly(t, path) },
-			OpenAhead: func(t *testing.T, by time.Duration) sluice.Store {
+			Open:         func(t *testing.T) port.Store { return open(t, path) },
+			OpenReadOnly: func(t *testing.T) port.Store { return openReadOnly(t, path) },
+			OpenAhead: func(t *testing.T, by time.Duration) port.Store {
 				s, err := sqlitestore.Open(t.Context(), path, sqlitestore.Options{Now: func() time.Time {
 					return time.Now().Add(by)
 				}})
@@ -98,7 +99,7 @@ func TestLateOrdersAreNumbered(t *testing.T) {
 			t.Helper()
 			seq[id]++
 			key := fmt.Sprint("key-0000", seq[id])
-			stored, err := s.Insert(t.Context(), id, []sluice.Entry{{
+			stored, err := s.Insert(t.Context(), id, []port.Entry{{
 				ID: key, Sale: id, Epoch: 1, Node: "a", Terms: 1, At: time.Now(), FirstSeq: seq[id], Deliveries: 1,
 				Claims: []sluice.Claim{{
 					Order: id.Order(fmt.Sprintf("%032x", seq[id])), Buyer: "buyer",

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -52,7 +52,7 @@ func TestADatabaseIsRestored(t *testing.T) {
 	}
 	await(t, "a sale that waits for a person", func() bool {
 		got, err := servers[0].merchant().AdminSale(t.Context(), sale)
-		return err == nil && strings.HasPrefix(got.Fence, sluice.FenceOlder)
+		return err == nil && strings.HasPrefix(got.Fence, port.FenceOlder)
 	})
 	must.Get(servers[1].merchant().RecoverSale(t.Context(), sale, true))(t)
 	await(t, "a sale that is rebuilt", func() bool {

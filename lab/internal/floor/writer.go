@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Writer is the floor of a ledger on Redis. Its script looks for the record of each buyer,
@@ -81,7 +82,7 @@ func (w *Writer) Close() error {
 	return nil
 }
 
-// Claim implements sluice.Decider.
+// Claim implements port.Decider.
 func (w *Writer) Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error) {
 	decisions := make([]sluice.Decision, len(claims))
 	for i := range claims {
@@ -121,7 +122,7 @@ func writerArgs(batch string, claims []sluice.Claim) []string {
 	for i := range claims {
 		c := &claims[i]
 		from := len(lines)
-		lines = sluice.AppendClaim(lines, c)
+		lines = port.AppendClaim(lines, c)
 		records = append(records, "1\t1\n"...)
 		records = append(records, lines[from:len(lines)-1]...)
 		records = append(append(records, '\t'), batch...)

@@ -1,4 +1,6 @@
-package sluice
+// Package port says what the engine needs of a ledger and of a store: the interfaces,
+// what goes through them, and the drivers that open them.
+package port
 
 import (
 	"cmp"
@@ -6,11 +8,12 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+
+	"github.com/sluicehq/sluice"
 )
 
 // LedgerDriver opens the ledgers of some URLs. The packages of ledgers register theirs
-// when they are imported; a program with a ledger of its own registers that
-// (RegisterLedger) before it opens an engine.
+// when they are imported (RegisterLedger).
 type LedgerDriver struct {
 	// Kind names the sort of ledger where people see it, like "redis"; Schemes are the
 	// beginnings of its URLs, in small letters and without the colon, like "rediss".
@@ -55,22 +58,22 @@ type StoreDriver struct {
 
 // ReadOnlyLedger is what an audit needs of a ledger.
 type ReadOnlyLedger interface {
-	Read(ctx context.Context, sales []SaleID) ([]Reading, error)
-	Records(ctx context.Context, sale SaleID, yield func(Record) bool) error
-	PeekJournal(ctx context.Context, sale SaleID, yield func(Entry) bool) error
+	Read(ctx context.Context, sales []sluice.SaleID) ([]Reading, error)
+	Records(ctx context.Context, sale sluice.SaleID, yield func(Record) bool) error
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(Entry) bool) error
 	Close() error
 }
 
 // ReadOnlyStore is what an audit needs of a store.
 type ReadOnlyStore interface {
 	AuditStore
-	Sales(ctx context.Context) ([]Sale, error)
+	Sales(ctx context.Context) ([]sluice.Sale, error)
 	Close() error
 }
 
 // LedgerReplica reads sales from a replica of a ledger, for those who look on.
 type LedgerReplica interface {
-	Read(ctx context.Context, sales []SaleID) ([]Reading, error)
+	Read(ctx context.Context, sales []sluice.SaleID) ([]Reading, error)
 	Close() error
 }
 
@@ -88,7 +91,7 @@ type (
 	// nothing. A ledger with replicas that does not say so can have its sales fenced behind
 	// a network that is cut.
 	ConfirmingLedger interface {
-		Confirmed(ctx context.Context, sale SaleID) error
+		Confirmed(ctx context.Context, sale sluice.SaleID) error
 	}
 	// AttendedLedger is a ConfirmingLedger that also says, with an error, that fewer replicas
 	// are connected than claims wait for.
@@ -170,14 +173,14 @@ func register[D any](known map[string]*D, d *D, kind string, schemes []string, o
 		known = map[string]*D{}
 	}
 	if kind == "" || !opens || len(schemes) == 0 {
-		panic(fmt.Sprintf("sluice: the driver %q of %q needs Kind, Schemes and Open", kind, schemes))
+		panic(fmt.Sprintf("port: the driver %q of %q needs Kind, Schemes and Open", kind, schemes))
 	}
 	for _, scheme := range schemes {
 		switch {
 		case scheme == "" || scheme != strings.ToLower(scheme) || strings.Contains(scheme, ":"):
-			panic(fmt.Sprintf("sluice: the scheme %q of a driver: want small letters, without a colon", scheme))
+			panic(fmt.Sprintf("port: the scheme %q of a driver: want small letters, without a colon", scheme))
 		case known[scheme] != nil:
-			panic(fmt.Sprintf("sluice: two drivers for %q", scheme))
+			panic(fmt.Sprintf("port: two drivers for %q", scheme))
 		}
 		known[scheme] = d
 	}

@@ -1,8 +1,10 @@
-package sluice
+package port
 
 import (
 	"context"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
 
 // Store keeps sales and orders in SQL. It is the second, independent guard of
@@ -38,43 +40,43 @@ type Store interface {
 type SaleStore interface {
 	// CreateSale adds a valid sale with Terms.Version 1 and Epoch 0, and
 	// returns it with its times. ErrSaleExists if the id is taken.
-	CreateSale(ctx context.Context, sale Sale) (Sale, error)
+	CreateSale(ctx context.Context, sale sluice.Sale) (sluice.Sale, error)
 
 	// Sale returns one sale. ErrSaleNotFound.
-	Sale(ctx context.Context, id SaleID) (Sale, error)
+	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 
 	// Sales returns all sales, by opening time and id. There may be very many.
-	Sales(ctx context.Context) ([]Sale, error)
+	Sales(ctx context.Context) ([]sluice.Sale, error)
 
 	// SelectSales returns the sales that the filter selects, by id. Those that
 	// do not exist are left out. ErrUnchanged, if the filter allows it.
-	SelectSales(ctx context.Context, filter SaleFilter) ([]Sale, error)
+	SelectSales(ctx context.Context, filter SaleFilter) ([]sluice.Sale, error)
 
 	// ChangeSale reads the sale, lets change edit its descriptive fields and
 	// terms, and writes it with Terms.Version raised by one, in one
 	// transaction. An error from change is returned as it is, and nothing is
 	// written. A new Total below Taken is ErrBelowTaken; an archived sale is
 	// ErrArchived. The cap follows a raised total, as with Restock.
-	ChangeSale(ctx context.Context, id SaleID, change func(*Sale) error) (Sale, error)
+	ChangeSale(ctx context.Context, id sluice.SaleID, change func(*sluice.Sale) error) (sluice.Sale, error)
 
 	// DeleteSale deletes a sale, if its terms are of this version, with all that is
 	// about it: its terms, restocks and lists. Its events stay, and its id can be used
 	// again. A *StateError, and nothing is deleted, if the version is another, if the
 	// sale has orders or dead letters, is archived, or has more than MaxDeletedBuyers on
 	// its lists.
-	DeleteSale(ctx context.Context, id SaleID, version int64) error
+	DeleteSale(ctx context.Context, id sluice.SaleID, version int64) error
 
 	// FenceSale records why the sale's claims must be refused; the first
 	// reason stands, but for FenceOlder, which takes the place of others. It changes
 	// nothing when epoch is not the sale's.
-	FenceSale(ctx context.Context, id SaleID, epoch int64, reason string) error
+	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 
 	// TakeSale makes this server's ledger the one that decides about a sale, fences the
 	// sale for this reason, and has the servers that live gather. It reports whether it did:
 	// not if the sale is this ledger's already, or archived. A *StateError unless this node has
 	// sent a heartbeat within so long, and no other server has said within twice as long that
 	// it has the ledger before.
-	TakeSale(ctx context.Context, id SaleID, node string, within time.Duration, reason string) (bool, error)
+	TakeSale(ctx context.Context, id sluice.SaleID, node string, within time.Duration, reason string) (bool, error)
 }
 
 // SaleFilter selects sales, in one of four ways.
@@ -86,9 +88,9 @@ type SaleFilter struct {
 	// Fenced selects those of the live ones that are fenced, or being loaded.
 	Fenced bool
 	// IDs selects these.
-	IDs []SaleID
+	IDs []sluice.SaleID
 	// Limit selects a page of all: so many after this id.
-	After SaleID
+	After sluice.SaleID
 	Limit int
 }
 
@@ -105,7 +107,7 @@ type SalesDigest struct {
 }
 
 // DigestSales returns the digest of a list of live sales.
-func DigestSales(live []Sale) (d SalesDigest) {
+func DigestSales(live []sluice.Sale) (d SalesDigest) {
 	for i := range live {
 		s := &live[i]
 		d.Sales++
@@ -115,7 +117,7 @@ func DigestSales(live []Sale) (d SalesDigest) {
 		d.Versions += s.Version
 		d.Epochs += s.Epoch + s.LoadedEpoch
 		d.Taken += s.Taken
-		if s.Cap != Unlimited {
+		if s.Cap != sluice.Unlimited {
 			d.Caps += s.Cap
 		}
 		d.Updated += s.UpdatedAt.UnixMilli() % 1_000_000_000
@@ -133,20 +135,20 @@ type RestockStore interface {
 	// ErrNoTotal for a sale without a total; ErrRestockReused if
 	// the id was used with another delta; ErrArchived. The id is 1 to 255 bytes of
 	// UTF-8.
-	Restock(ctx context.Context, id SaleID, restock string, delta int64) (Sale, error)
+	Restock(ctx context.Context, id sluice.SaleID, restock string, delta int64) (sluice.Sale, error)
 	// Restocked returns the sale and whether this restock of it was made, and not
 	// taken back. ErrRestockReused.
-	Restocked(ctx context.Context, id SaleID, restock string, delta int64) (sale Sale, made bool, err error)
+	Restocked(ctx context.Context, id sluice.SaleID, restock string, delta int64) (sale sluice.Sale, made bool, err error)
 	// UndoLowering takes back the lowering that waits, which the ledger refused
 	// with this version of the terms: the total is the cap again, as a new
 	// version, and the id of the restock that lowered it can be used again. It
 	// changes nothing if the sale's version is another, or no lowering waits, and
 	// returns the sale as it is. BeginLoad does the same: a ledger that is loaded
 	// cannot judge what the one before it accepted (I1).
-	UndoLowering(ctx context.Context, id SaleID, version int64) (Sale, error)
+	UndoLowering(ctx context.Context, id sluice.SaleID, version int64) (sluice.Sale, error)
 	// ConfirmTotal lowers the cap to the total, when the ledger has applied
 	// this version of the terms. It does nothing if the sale's is another.
-	ConfirmTotal(ctx context.Context, id SaleID, version int64) error
+	ConfirmTotal(ctx context.Context, id sluice.SaleID, version int64) error
 	// Archive marks a closed sale whose orders are all ended or paid, and whose
 	// releases are all given, as archived: the ledger may drop it, and the
 	// store answers for its claims (Claim). It reports whether the sale is
@@ -154,9 +156,9 @@ type RestockStore interface {
 	// closing time, a pending order, a release, a dead letter. What waits in the
 	// ledger's journal the store cannot know. Orders of an archived sale can
 	// still be refunded; that writes no release, for no ledger could apply it.
-	Archive(ctx context.Context, id SaleID) (bool, error)
+	Archive(ctx context.Context, id sluice.SaleID) (bool, error)
 	// Claim returns the order that an accepted claim became. ErrOrderNotFound.
-	Claim(ctx context.Context, claim ClaimID) (Order, error)
+	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 }
 
 // OrderStore takes journal entries and answers for orders.
@@ -174,34 +176,63 @@ type OrderStore interface {
 	// What the database refuses for what it is, and entries that are not valid, are
 	// ErrUnstorable: an entry that meets it a few times is set aside. Trouble that may
 	// pass by itself is ErrStoreBusy instead.
-	Insert(ctx context.Context, sale SaleID, entries []Entry) (Stored, error)
+	Insert(ctx context.Context, sale sluice.SaleID, entries []Entry) (Stored, error)
 
 	// Order returns a stored order. ErrOrderNotFound.
-	Order(ctx context.Context, id OrderID) (Order, error)
+	Order(ctx context.Context, id sluice.OrderID) (sluice.Order, error)
 
 	// Orders returns a page of stored orders, oldest first, and the cursor of
 	// the next page, empty after the last. ErrBadCursor.
-	Orders(ctx context.Context, filter OrderFilter) (page []Order, next string, err error)
+	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
 }
 
 // Stored counts what one Insert did.
 type Stored struct {
-	Inserted    int       // orders, rejected ones too
-	Redelivered int       // claims whose order was stored before
-	Rejected    []OrderID // of Inserted, those beyond the cap
+	Inserted    int              // orders, rejected ones too
+	Redelivered int              // claims whose order was stored before
+	Rejected    []sluice.OrderID // of Inserted, those beyond the cap
 }
 
-// OrderFilter selects orders; empty fields select all.
-type OrderFilter struct {
-	Sale   SaleID
-	Buyer  BuyerID
-	Status Status
-	Limit  int    // page size, 1 to MaxPage
-	Cursor string // from the page before, of the same filter; empty for the first
-}
+// SettleStore is the part of a store that ends orders.
+type SettleStore interface {
+	// Change takes an action on a stored order, as Status.Step says, by one
+	// conditional update and the store's clock: of two that race, one wins and
+	// the other finds the outcome. In the same transaction it writes the
+	// history, and, when units return, lowers the sale's taken and writes the
+	// release. A repeat returns the order as it is.
+	//
+	// A payment belongs to one order, over all servers (but for those that were
+	// recorded before there was this rule, and those that are erased or deleted). One that is
+	// refused is kept in the history, since money may have moved.
+	//
+	// Extend moves ExpiresAt and KeepUntil, never back: to a deadline that the order
+	// has already, or has passed, it changes nothing.
+	//
+	// Errors: ErrOrderNotFound, but ErrOrderQueued in a sale that is fenced, since a
+	// rebuild may bring the order back; *OrderStateError, *PaymentConflictError,
+	// *PaymentAmountError, *ExtensionError.
+	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
 
-// MaxPage is the largest page of orders.
-const MaxPage = 1000
+	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
+	// returns how many of each sale, also with an error. Until, if given, is called
+	// in the transaction with the store's clock, and must not block: orders kept
+	// until after the moment that it returns stay, and those of a sale that is fenced as
+	// FenceOlder. Several servers may call ExpireDue at the same time.
+	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[sluice.SaleID]int, error)
+
+	// History returns the changes of an order, the first one first. The order
+	// having been stored is the first.
+	History(ctx context.Context, order sluice.OrderID) ([]sluice.HistoryEntry, error)
+
+	// GiveReleases hands up to limit releases of one sale to give, and forgets
+	// them when it returns nil. Releases in other hands are passed over. If the
+	// server dies in between they are handed out again (I6: the ledger applies
+	// each once). It returns how many were given.
+	GiveReleases(ctx context.Context, limit int, give func(sale sluice.SaleID, releases []Release) error) (int, error)
+
+	// PendingReleases counts the releases of a sale that wait.
+	PendingReleases(ctx context.Context, sale sluice.SaleID) (int64, error)
+}
 
 // LoadStore is the store's part of bringing a sale into a ledger: BeginLoad,
 // Ledger.Load, ConfirmLoad, Ledger.Unfence. Claims are accepted only after the
@@ -214,7 +245,7 @@ type LoadStore interface {
 	// confirmed and that is not fenced is live: ErrSaleLive, and nothing changes;
 	// nor if the epoch would be beyond MaxEpoch: a *StateError. ErrArchived,
 	// ErrSaleNotFound.
-	BeginLoad(ctx context.Context, id SaleID, passed int64) (LoadImage, error)
+	BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (LoadImage, error)
 
 	// UseLedger says which ledger this server has. Its loads are those of that ledger: of
 	// a sale that another one decides about, BeginLoad is ErrOtherLedger.
@@ -222,123 +253,11 @@ type LoadStore interface {
 
 	// ConfirmLoad records that the ledger holds the sale under this epoch, and
 	// lifts the store's fence. ErrStaleEpoch if the sale's epoch is another.
-	ConfirmLoad(ctx context.Context, id SaleID, epoch int64) error
+	ConfirmLoad(ctx context.Context, id sluice.SaleID, epoch int64) error
 
 	// LastSeq returns the highest sequence stored of this epoch of the sale, 0
 	// when there is none. If the ledger's is smaller, the ledger lost data.
-	LastSeq(ctx context.Context, id SaleID, epoch int64) (int64, error)
-}
-
-// DeadLetter is a journal entry set aside because it could not be stored.
-type DeadLetter struct {
-	ID        int64 // given by the store
-	Sale      SaleID
-	EntryID   string
-	Reason    string // the error that put it here
-	Claims    string // the entry's lines (AppendClaim), or what the journal had if it is damaged
-	Epoch     int64
-	FirstSeq  int64
-	Terms     int64
-	Node      string
-	At        time.Time // when the claims were accepted
-	CreatedAt time.Time
-	// Resolved is when it was dealt with, zero if it was not, and Resolution how.
-	Resolved   time.Time
-	Resolution string
-}
-
-// DeadLetterStore keeps entries that could not be stored, for an operator.
-type DeadLetterStore interface {
-	// SetAside keeps an entry. It is idempotent by (Sale, Epoch, EntryID).
-	SetAside(ctx context.Context, letter DeadLetter) error
-	// DeadLetters returns those of a sale that are not dealt with, oldest first.
-	DeadLetters(ctx context.Context, sale SaleID) ([]DeadLetter, error)
-	// DeadLettersAfter returns a page of them: those after this id, at most so many; of
-	// all sales when the sale is empty.
-	DeadLettersAfter(ctx context.Context, sale SaleID, after int64, limit int) ([]DeadLetter, error)
-	// DeadLetter returns one, dealt with or not. ErrDeadLetterNotFound.
-	DeadLetter(ctx context.Context, id int64) (DeadLetter, error)
-	// ResolveDeadLetter notes how one was dealt with, when and how; the first
-	// note stands. ErrDeadLetterNotFound.
-	ResolveDeadLetter(ctx context.Context, id int64, how string) error
-}
-
-// AuditStore gives consistent views: of a sale, and of what waits.
-type AuditStore interface {
-	// Snapshot calls read with a view of one sale, all of it of one moment.
-	// ErrSaleNotFound.
-	Snapshot(ctx context.Context, id SaleID, read func(Snapshot) error) error
-
-	// Backlog counts what waits now, all of it of one moment, for metrics and
-	// alarms.
-	Backlog(ctx context.Context) (Backlog, error)
-}
-
-// Snapshot is a sale in the store at one moment. It is valid only within the
-// call that it is handed to.
-type Snapshot interface {
-	Sale() Sale
-	// TermsVersions returns every version of the terms, the first one first.
-	TermsVersions() []Terms
-	// Orders calls yield with every order of the sale, oldest first, until it
-	// returns false.
-	Orders(yield func(Order) bool) error
-	// DeadLetters returns the entries of the sale that are set aside and not
-	// dealt with.
-	DeadLetters() ([]DeadLetter, error)
-	// Endings calls yield with the orders whose history says that they gave
-	// their units up, and how often; Returning with those whose units are in
-	// the outbox: of any other ended order the ledger has applied the release,
-	// or it is lost. In any order, until yield returns false.
-	Endings(yield func(order OrderID, times int64) bool) error
-	Returning(yield func(order OrderID) bool) error
-}
-
-// Backlog is what waits in a store at one moment.
-type Backlog struct {
-	At    time.Time              // by the store's clock
-	Sales map[SaleID]SaleBacklog // those that something waits of
-}
-
-// SaleBacklog is what waits of one sale.
-type SaleBacklog struct {
-	// DeadLetters are journal entries set aside and not dealt with.
-	DeadLetters int64
-	// Releases of ended orders are not with the ledger yet; OldestRelease is
-	// when the first of them ended, zero without any.
-	Releases      int64
-	OldestRelease time.Time
-	// Overdue orders are pending although their KeepUntil has passed; OldestDue
-	// is the first KeepUntil, zero without any.
-	Overdue   int64
-	OldestDue time.Time
-}
-
-// ReconcileStore is what a reconciliation needs of a store besides the audit's
-// view of it. Each repair looks again under the locks that the ordinary changes
-// take, so it can run beside them.
-type ReconcileStore interface {
-	// ReissueRelease writes the release of an ended order again, stamped with
-	// this epoch, and reports whether it did: not if one waits, if the order is
-	// live or never held units (NotCovered), or if the sale has another epoch or
-	// is archived. A ledger that has applied the order's release before changes
-	// nothing for the second one (I6). ErrOrderNotFound.
-	ReissueRelease(ctx context.Context, order OrderID, epoch int64) (bool, error)
-
-	// RecountTaken sets the sale's taken to the units of its live orders, and
-	// returns both (I2). It is an error, and nothing changes, if those exceed
-	// the cap (I1). ErrSaleNotFound.
-	RecountTaken(ctx context.Context, sale SaleID) (before, after int64, err error)
-
-	// InsertEnded stores accepted claims that have ended as cancelled orders, each once,
-	// which never hold units; unpaid as the record says. Left are those that are not what
-	// the store has of the same order, claim or place.
-	InsertEnded(ctx context.Context, sale SaleID, ended []Record, by, reason string) (left []OrderID, err error)
-
-	// Recovered leaves no pending order of the sale due before a moment so far from now,
-	// which it returns, and makes the fence FenceRecovered with this reason. ErrStaleEpoch
-	// if the sale's epoch is another.
-	Recovered(ctx context.Context, sale SaleID, epoch int64, reason string, keep time.Duration) (time.Time, error)
+	LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (int64, error)
 }
 
 // ClusterStore is how the servers of one store know of each other: jobs that
@@ -362,8 +281,8 @@ type ClusterStore interface {
 	// this epoch of a sale, given the ledger that its row named: if that is another one by
 	// now, which must not load the sale before the old one is drained, it says nothing.
 	// Gathered returns the servers that have said so.
-	MarkGathered(ctx context.Context, sale SaleID, epoch int64, node, ledger string) error
-	Gathered(ctx context.Context, sale SaleID, epoch int64) ([]string, error)
+	MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) error
+	Gathered(ctx context.Context, sale sluice.SaleID, epoch int64) ([]string, error)
 
 	// Tidy deletes what has done its work: lists of buyers of archived sales,
 	// leases that ended long ago, marks of rebuilds that are over. Any server may
@@ -383,11 +302,11 @@ type ErasureStore interface {
 	// dead letters; and admin actions that were refused to the buyer's token. It
 	// deletes the lists of buyers of archived sales. What cannot be erased yet stays
 	// as it is, and is returned.
-	EraseBuyer(ctx context.Context, buyer BuyerID) (Erased, error)
+	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
 	// EraseOlder erases the buyers of all sales that were archived longer ago than
 	// age, and deletes admin actions that are older than that. Its clock is the earlier
 	// of the store's and the caller's own: neither can jump ahead and erase what is young.
-	EraseOlder(ctx context.Context, age time.Duration) (Erased, error)
+	EraseOlder(ctx context.Context, age time.Duration) (sluice.Erased, error)
 	// PurgeOlder deletes events that are older than age, by the same clock, the
 	// oldest first and as far as every webhook has received them; and of sales that were
 	// archived longer ago the orders all of whose events are deleted, with their histories
@@ -399,38 +318,7 @@ type ErasureStore interface {
 // Purged counts what PurgeOlder deleted, and says what waits.
 type Purged struct {
 	Orders int64
-	Events int64         // that the feed no longer has
-	Waits  []ErasureWait // sales that keep orders, or all of them, for the next time
-	Behind []WebhookID   // that have not received events which are old enough
+	Events int64                // that the feed no longer has
+	Waits  []sluice.ErasureWait // sales that keep orders, or all of them, for the next time
+	Behind []sluice.WebhookID   // that have not received events which are old enough
 }
-
-// Erased counts what was erased, and says what waits.
-type Erased struct {
-	Orders      int64         `json:"orders"`
-	DeadLetters int64         `json:"dead_letters"`
-	Actions     int64         `json:"admin_actions"`
-	Waits       []ErasureWait `json:"waiting"` // empty: all is erased
-}
-
-// ErasureWait is a sale in which something of a buyer is not erased yet, and why.
-type ErasureWait struct {
-	Sale SaleID        `json:"sale_id"`
-	Why  ErasureReason `json:"reason"`
-}
-
-// ErasureReason is why something of a buyer is not erased yet.
-type ErasureReason string
-
-// The reasons. The ledger holds a sale that is not archived, and decides by what
-// it holds; a refund needs the payment's id.
-const (
-	NotArchived ErasureReason = "not_archived"
-	OnList      ErasureReason = "on_list" // of a sale that is not archived
-	OwedRefund  ErasureReason = "refund_due"
-
-	// These are of PurgeOlder alone. The newest order of the store stays until there is
-	// a newer one.
-	DeadLetterOpen ErasureReason = "dead_letter"
-	RecentEvents   ErasureReason = "recent_events" // which the feed still has
-	NewestOrder    ErasureReason = "newest_order"
-)

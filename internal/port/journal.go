@@ -1,4 +1,4 @@
-package sluice
+package port
 
 import (
 	"errors"
@@ -6,13 +6,15 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
 
 // Record is an accepted claim as the ledger keeps it until the sale is
 // archived. Refusals leave nothing.
 type Record struct {
-	Claim
-	Sale  SaleID
+	sluice.Claim
+	Sale  sluice.SaleID
 	Epoch int64     // of the load under which it was accepted
 	Seq   int64     // its place in that epoch's dense sequence, from 1
 	Terms int64     // version of the terms it was decided under
@@ -22,17 +24,13 @@ type Record struct {
 	Unpaid bool
 }
 
-// maxPlace is the highest sequence and the highest version of terms: beyond it the
-// scripts cannot count.
-const maxPlace = 1<<53 - 1
-
 // Validate says what no server writes so. A store takes every record that passes; a
 // ledger that has another one is damaged.
 func (r *Record) Validate() error {
 	of, _, _ := strings.Cut(string(r.Order), ".") // the rest of the id is the claim's to check
 	switch y := r.At.UTC().Year(); {
-	case SaleID(of) != r.Sale:
-		return fmt.Errorf("order %q: want one of sale %s", shorten(string(r.Order)), r.Sale)
+	case sluice.SaleID(of) != r.Sale:
+		return fmt.Errorf("order %.64q: want one of sale %s", r.Order, r.Sale)
 	case min(r.Epoch, r.Seq, r.Terms) < 1 || r.Epoch > MaxEpoch || max(r.Seq, r.Terms) > maxPlace:
 		return fmt.Errorf("epoch %d, sequence %d, terms %d: each starts at 1, and has an end", r.Epoch, r.Seq, r.Terms)
 	case y < 1970 || y > 9999:
@@ -45,13 +43,34 @@ func (r *Record) Validate() error {
 
 // Repeat decides a claim that has the key of this record: accepted again, with
 // the answer of the first time (I4), or KeyReused if it asks for something else.
-func (r *Record) Repeat(claim *Claim) Decision {
+func (r *Record) Repeat(claim *sluice.Claim) sluice.Decision {
 	if claim.Quantity != r.Quantity || claim.Meta != r.Meta {
-		return Decision{Code: KeyReused}
+		return sluice.Decision{Code: sluice.KeyReused}
 	}
-	return Decision{
-		Code: Accepted, Replayed: true, Order: r.Order, Quantity: r.Quantity,
+	return sluice.Decision{
+		Code: sluice.Accepted, Replayed: true, Order: r.Order, Quantity: r.Quantity,
 		Seq: r.Seq, At: r.At, Epoch: r.Epoch, Terms: r.Terms,
+	}
+}
+
+// AsOrder returns the order that the record will become, as it is while queued.
+func (r *Record) AsOrder(price sluice.Money) sluice.Order {
+	return sluice.Order{
+		ID: r.Claim.Order, Sale: r.Sale, Buyer: r.Buyer, Key: r.Key, Quantity: r.Quantity, Meta: r.Meta, Price: price,
+		Status: sluice.Queued, Epoch: r.Epoch, Seq: r.Seq, Terms: r.Terms, AcceptedAt: r.At,
+	}
+}
+
+// maxPlace is the highest sequence and the highest version of terms: beyond it the
+// scripts cannot count.
+const maxPlace = 1<<53 - 1
+
+// RecordOf returns the claim that an order came from.
+func RecordOf(o *sluice.Order) Record {
+	return Record{
+		Claim: sluice.Claim{Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Order: o.ID, Meta: o.Meta},
+		Sale:  o.Sale, Epoch: o.Epoch, Seq: o.Seq, Terms: o.Terms, At: o.AcceptedAt, Live: o.Status.Live(),
+		Unpaid: o.Unpaid,
 	}
 }
 
@@ -59,13 +78,13 @@ func (r *Record) Repeat(claim *Claim) Decision {
 // decided in one step under one version of the terms.
 type Entry struct {
 	ID         string // the ledger's own name of the entry, for Ack
-	Sale       SaleID
+	Sale       sluice.SaleID
 	Epoch      int64
 	Node       string // the server that asked
 	Terms      int64
 	At         time.Time
 	FirstSeq   int64 // of Claims[0]; Claims[i] has FirstSeq+i
-	Claims     []Claim
+	Claims     []sluice.Claim
 	Deliveries int64 // how often it has been handed out, this time included
 
 	// Damage says why the entry cannot be read; then Raw holds what is in
@@ -123,14 +142,14 @@ const JournalFormat = 1
 //
 // A valid claim holds no tab or line feed, so nothing is escaped, and an
 // operator can read the journal with the database's own tools.
-func AppendClaim(dst []byte, c *Claim) []byte {
+func AppendClaim(dst []byte, c *sluice.Claim) []byte {
 	dst = append(dst, c.Buyer...)
 	dst = append(dst, '\t')
 	return appendClaimTail(dst, c)
 }
 
 // appendClaimTail is AppendClaim without the buyer and its tab.
-func appendClaimTail(dst []byte, c *Claim) []byte {
+func appendClaimTail(dst []byte, c *sluice.Claim) []byte {
 	dst = append(dst, c.Key...)
 	dst = append(dst, '\t')
 	dst = append(dst, c.Order...)
@@ -142,15 +161,15 @@ func appendClaimTail(dst []byte, c *Claim) []byte {
 }
 
 // ParseClaims reads the lines that AppendClaim wrote.
-func ParseClaims(lines string) ([]Claim, error) {
-	claims := make([]Claim, 0, strings.Count(lines, "\n"))
+func ParseClaims(lines string) ([]sluice.Claim, error) {
+	claims := make([]sluice.Claim, 0, strings.Count(lines, "\n"))
 	for n := 1; len(lines) > 0; n++ {
 		line, rest, ended := strings.Cut(lines, "\n")
 		if !ended {
 			return nil, fmt.Errorf("claim %d: the line has no end", n)
 		}
 		buyer, tail, _ := strings.Cut(line, "\t")
-		c, err := ParseClaimTail(BuyerID(buyer), tail)
+		c, err := ParseClaimTail(sluice.BuyerID(buyer), tail)
 		if err != nil {
 			return nil, fmt.Errorf("claim %d: %w", n, err)
 		}
@@ -161,19 +180,21 @@ func ParseClaims(lines string) ([]Claim, error) {
 }
 
 // ParseClaimTail reads a line that appendClaimTail wrote, without its line feed.
-func ParseClaimTail(buyer BuyerID, line string) (Claim, error) {
+func ParseClaimTail(buyer sluice.BuyerID, line string) (sluice.Claim, error) {
 	var field [4]string
 	for i := range field {
 		var found bool
 		field[i], line, found = strings.Cut(line, "\t")
 		if found != (i < 3) {
-			return Claim{}, fmt.Errorf("want 4 fields separated by tabs, have %q", shorten(line))
+			return sluice.Claim{}, fmt.Errorf("want 4 fields separated by tabs, have %.64q", line)
 		}
 	}
 	quantity, err := strconv.ParseInt(field[2], 10, 64)
 	if err != nil {
-		return Claim{}, fmt.Errorf("quantity %q is not a number", shorten(field[2]))
+		return sluice.Claim{}, fmt.Errorf("quantity %.64q is not a number", field[2])
 	}
-	c := Claim{Buyer: buyer, Key: Key(field[0]), Order: OrderID(field[1]), Quantity: quantity, Meta: field[3]}
+	c := sluice.Claim{
+		Buyer: buyer, Key: sluice.Key(field[0]), Order: sluice.OrderID(field[1]), Quantity: quantity, Meta: field[3],
+	}
 	return c, c.Validate()
 }

@@ -1,23 +1,11 @@
-package sluice
+package port
 
 import (
 	"context"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
-
-// RefusalLease is how long a server may repeat, without asking the ledger, a
-// refusal it has read there (sold out, closed, paused, not open). In return
-// what the ledger reopens has a cooldown of the same length before it accepts
-// again: by then no server still repeats the old refusal, so a claim accepted
-// on one server is never refused by another that has not heard yet (I4).
-const RefusalLease = 500 * time.Millisecond
-
-// InCooldown reports whether a cooldown that ends at until lasts at now. One that
-// would last longer than RefusalLease is over: the ledger's clock has been set
-// back since, and the sale must not stand still for as long.
-func InCooldown(now, until time.Time) bool {
-	return now.Before(until) && !until.After(now.Add(RefusalLease))
-}
 
 // Ledger decides claims and remembers the accepted ones. It is the only place
 // where units are taken. Implementations are safe for concurrent use.
@@ -51,7 +39,7 @@ type Decider interface {
 	// that server, and every call carries the last one this server received.
 	// If the ledger's is smaller, or its epoch is, it has lost accepted
 	// claims: the whole batch is Unavailable and the sale is fenced as lost.
-	Claim(ctx context.Context, sale SaleID, claims []Claim) ([]Decision, error)
+	Claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim) ([]sluice.Decision, error)
 }
 
 // Reader is what the layers before the ledger and the audit read.
@@ -64,41 +52,41 @@ type Reader interface {
 	// a newer format) does not hide the others: its Reading.Err says why, Read
 	// returns an error as well, and the other readings are valid. Without any
 	// readings the error is about all sales.
-	Read(ctx context.Context, sales []SaleID) ([]Reading, error)
+	Read(ctx context.Context, sales []sluice.SaleID) ([]Reading, error)
 
 	// Records calls yield with every accepted claim of the sale, ended ones
 	// too, in no particular order, until yield returns false. What was accepted
 	// before the call is included; what is accepted during it may be.
 	// ErrNotLoaded if the ledger does not hold the sale; *DamageError, after all
 	// others, if records of some buyers are damaged.
-	Records(ctx context.Context, sale SaleID, yield func(Record) bool) error
+	Records(ctx context.Context, sale sluice.SaleID, yield func(Record) bool) error
 
 	// Holders calls yield with every buyer who has an accepted claim of the
 	// sale, under the same rules, perhaps more than once.
-	Holders(ctx context.Context, sale SaleID, yield func(BuyerID) bool) error
+	Holders(ctx context.Context, sale sluice.SaleID, yield func(sluice.BuyerID) bool) error
 
 	// Find returns the accepted claim with this order id. A buyer, if given,
 	// makes the search cheap and must be the claim's own. ErrOrderNotFound if
 	// there is none, ErrNotLoaded if the ledger does not hold the sale.
-	Find(ctx context.Context, order OrderID, buyer BuyerID) (Record, error)
+	Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (Record, error)
 
 	// Recall returns the accepted claim with this id, ended or not, and takes
 	// nothing: layers that refuse buyers for reasons of their own ask it first, so
 	// that the repeat of an accepted claim still gets its order (I4).
 	// ErrOrderNotFound if there is none, ErrNotLoaded if the ledger does not hold
 	// the sale. A claim that is being decided at the same time may be found or not.
-	Recall(ctx context.Context, claim ClaimID) (Record, error)
+	Recall(ctx context.Context, claim sluice.ClaimID) (Record, error)
 }
 
 // Reading is a sale as the ledger has it at one moment.
 type Reading struct {
-	Sale          SaleID
+	Sale          sluice.SaleID
 	Err           error // why the sale could not be read; then the rest means nothing
 	Loaded        bool  // false: the ledger does not hold the sale; the rest means nothing but Now
 	Epoch         int64
 	Seq           int64 // of the last accepted claim of this epoch; 0 before the first
 	Taken         int64 // units of live orders: queued, pending or paid
-	Terms         Terms
+	Terms         sluice.Terms
 	Fence         string    // why claims are Unavailable; empty when they are not
 	CooldownUntil time.Time // the end of the cooldown after a reopening (see RefusalLease); zero when there is none
 	Now           time.Time // the ledger's clock
@@ -107,6 +95,25 @@ type Reading struct {
 	// (or it is damaged): what was accepted before it has left the journal.
 	Backlog int64
 	Oldest  int64
+}
+
+// State returns the state that readers see at now, by the ledger's clock.
+func (r *Reading) State(now time.Time) sluice.State {
+	if !r.Loaded || r.Fence != "" {
+		return sluice.StateUnavailable
+	}
+	switch r.Terms.Refusal(now) {
+	case sluice.NotOpen:
+		return sluice.StateUpcoming
+	case sluice.Closed:
+		return sluice.StateClosed
+	case sluice.Paused:
+		return sluice.StatePaused
+	}
+	if r.Terms.Available(r.Taken) == 0 {
+		return sluice.StateSoldOut
+	}
+	return sluice.StateOpen
 }
 
 // FenceLoading is the fence under which Load leaves a sale, until Unfence.
@@ -122,25 +129,6 @@ const (
 	FenceOlder     = "older"
 	FenceRecovered = "recovered"
 )
-
-// State returns the state that readers see at now, by the ledger's clock.
-func (r *Reading) State(now time.Time) State {
-	if !r.Loaded || r.Fence != "" {
-		return StateUnavailable
-	}
-	switch r.Terms.Refusal(now) {
-	case NotOpen:
-		return StateUpcoming
-	case Closed:
-		return StateClosed
-	case Paused:
-		return StatePaused
-	}
-	if r.Terms.Available(r.Taken) == 0 {
-		return StateSoldOut
-	}
-	return StateOpen
-}
 
 // Keeper is the cold half of a ledger: what brings sales in, changes them, and
 // forgets them.
@@ -162,22 +150,22 @@ type Keeper interface {
 	// does not hold the sale.
 	// When the change reopens the sale, it has a cooldown of RefusalLease; a new
 	// one takes the place of one that has not ended.
-	Apply(ctx context.Context, sale SaleID, epoch int64, terms Terms) error
+	Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error
 
 	// Fence makes every claim Unavailable, with a reason; the first reason
 	// stands. Unfence lifts any fence. Both are idempotent; ErrStaleEpoch if
 	// the ledger holds another epoch, ErrNotLoaded if it does not hold the sale.
 	// After Fence, all that was accepted before is as durable as Claim makes it,
 	// whether its caller had the answer or not.
-	Fence(ctx context.Context, sale SaleID, epoch int64, reason string) error
-	Unfence(ctx context.Context, sale SaleID, epoch int64) error
+	Fence(ctx context.Context, sale sluice.SaleID, epoch int64, reason string) error
+	Unfence(ctx context.Context, sale sluice.SaleID, epoch int64) error
 
 	// Drop removes everything that the ledger holds of a sale under this
 	// epoch; the store answers for it from then on. It is idempotent: a sale
 	// that is not loaded is no error. ErrStaleEpoch if the ledger holds
 	// another epoch; an error, and nothing removed, if entries of the sale
 	// wait in the journal.
-	Drop(ctx context.Context, sale SaleID, epoch int64) error
+	Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error
 }
 
 // MaxEpoch is the highest epoch of a sale, which no server ever counts up to. A
@@ -186,9 +174,9 @@ const MaxEpoch = 1 << 50
 
 // LoadImage is what the store knows of a sale when it is loaded.
 type LoadImage struct {
-	Sale  SaleID
+	Sale  sluice.SaleID
 	Epoch int64 // the new epoch
-	Terms Terms
+	Terms sluice.Terms
 	Taken int64 // units of the live records
 	// Records are every stored order's claim, ended ones too (I4), with the epoch of
 	// its acceptance, and claims of dead letters, live, as the first ones of the new
@@ -222,7 +210,7 @@ const (
 
 // JournalRead asks for entries of one sale.
 type JournalRead struct {
-	Sale   SaleID
+	Sale   sluice.SaleID
 	Source Source
 	After  string        // of Own: entries after this id; empty from the first
 	Idle   time.Duration // of Abandoned: longer than the longest transaction
@@ -240,9 +228,48 @@ type Journal interface {
 
 	// Ack takes entries out of the journal, after they are committed to the
 	// store or set aside there. Unknown ids are ignored.
-	Ack(ctx context.Context, sale SaleID, ids []string) error
+	Ack(ctx context.Context, sale sluice.SaleID, ids []string) error
 
 	// PeekJournal calls yield with every entry not acknowledged yet, oldest
 	// first, without handing it out (the audit's way).
-	PeekJournal(ctx context.Context, sale SaleID, yield func(Entry) bool) error
+	PeekJournal(ctx context.Context, sale sluice.SaleID, yield func(Entry) bool) error
+}
+
+// Release is the way of an ended order's units back to the ledger. It is
+// written with the ending, in the same transaction, and stamped with the epoch
+// of that moment: a ledger of a later epoch has counted the ending when it was
+// loaded (I6).
+type Release struct {
+	Order    sluice.OrderID
+	Sale     sluice.SaleID
+	Buyer    sluice.BuyerID
+	Key      sluice.Key
+	Quantity int64
+	Epoch    int64
+	Unpaid   bool // the order ended unpaid: it counts against Terms.MaxUnpaid
+}
+
+// Released says what a ledger did with releases.
+type Released struct {
+	Applied int // their units are for sale again
+	Before  int // applied before, or of an older epoch: nothing changed
+	// Unknown are orders that the ledger has no accepted claim for, although
+	// it holds the sale under the same epoch: it has lost them.
+	Unknown []sluice.OrderID
+}
+
+// Releaser is the part of a ledger that takes units back.
+type Releaser interface {
+	// Release ends the accepted claims of these orders: their units are for
+	// sale again, and count no longer for their buyers (but for MaxOrders,
+	// which counts ended claims too). Each is applied once, however often it
+	// comes and in whatever order (I6). The claims stay on record (I4).
+	//
+	// Releases of an epoch older than the ledger's change nothing. A release
+	// of a newer epoch, or of a fenced sale: ErrStaleEpoch; a sale that is not
+	// loaded: ErrNotLoaded. Then, and after any other error, give them again
+	// later.
+	//
+	// If the sale was sold out, a cooldown of RefusalLease begins.
+	Release(ctx context.Context, sale sluice.SaleID, releases []Release) (Released, error)
 }
