@@ -3,6 +3,7 @@ package sluice
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,18 @@ func (c *Claim) Validate() error {
 		return fmt.Errorf("order id %q: want <sale>.<32 hex digits>", shorten(string(c.Order)))
 	}
 	return nil
+}
+
+// Caller is what a buyer brings along with a claim. All of it may be absent.
+type Caller struct {
+	// Ticket is the purchase ticket, empty if none came.
+	Ticket string
+	// Sales are those that the buyer's token admits the buyer to, signed by the
+	// shop (EligibleToken).
+	Sales []string
+	// Address is where the claim comes from, as far as it can be trusted, for the limits
+	// of a sale that count addresses.
+	Address netip.Addr
 }
 
 // Decision is a ledger's answer to one claim. A refusal is a value, not an

@@ -55,6 +55,30 @@ var (
 	ErrInUse = errors.New("in use by another process")
 )
 
+// Reason says, for programs, why a buyer is not let in.
+type Reason string
+
+// The reasons of a RefusedError.
+const (
+	// Denied: the buyer is on the sale's deny list.
+	Denied Reason = "denied"
+	// NotEligible: the sale is for others.
+	NotEligible Reason = "not_eligible"
+	// TicketMissing, TicketInvalid and TicketExpired: a new ticket helps.
+	TicketMissing Reason = "ticket_missing"
+	TicketInvalid Reason = "ticket_invalid"
+	TicketExpired Reason = "ticket_expired"
+)
+
+// RefusedError: the buyer is not let in, whatever is left to buy. If it is
+// about a claim, the claim has not been accepted before.
+type RefusedError struct {
+	Reason Reason
+	Detail string // what to do, for people
+}
+
+func (e *RefusedError) Error() string { return e.Detail }
+
 // EventsGoneError says that events which were asked for are deleted.
 type EventsGoneError struct{ First int64 } // the first one that the feed still has
 

@@ -17,15 +17,6 @@ import (
 
 // What follows is for programs that embed Sluice and call it without HTTP.
 
-// Caller is what is known of who claims, besides the buyer's id: a purchase ticket,
-// where the sale wants one; the sales that the shop invites the buyer to; and the
-// address, for the limits of the sale that count addresses. All may be absent.
-type Caller = admission.Caller
-
-// RefusedError is why a buyer may not buy at a sale at all: by its lists, for want of a
-// ticket or of an invitation.
-type RefusedError = admission.RefusedError
-
 // ErrOutcomeUnknown is returned for a claim that the ledger may have accepted. The same
 // claim, with the same key, tells.
 var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
@@ -35,9 +26,9 @@ var ErrOutcomeUnknown = admission.ErrOutcomeUnknown
 // makes the order's id.
 //
 // A refusal is a Decision, with its code; Unavailable and Overloaded say nothing about
-// earlier claims with this key. Errors: what is wrong with the claim; a *RefusedError;
+// earlier claims with this key. Errors: what is wrong with the claim; a *sluice.RefusedError;
 // ErrOutcomeUnknown; sluice.ErrClosed, of an engine that is closed: it was never sent.
-func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller) (
+func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller sluice.Caller) (
 	sluice.Decision, error,
 ) {
 	if e.ended.Load() {
@@ -62,7 +53,7 @@ func (e *Engine) Claim(ctx context.Context, sale sluice.SaleID, claim sluice.Cla
 	}
 	claim.Order = "" // the batcher makes it
 	decision, err := e.gate.Claim(ctx, sale, claim, caller)
-	var refused *RefusedError
+	var refused *sluice.RefusedError
 	switch {
 	case errors.Is(err, sluice.ErrClosed):
 		return decision, err

@@ -64,7 +64,7 @@ func claimsInProcess(t *testing.T, cfg engine.Config) {
 	onSale(t, e, "phone", 2)
 	claim := func(buyer, key, meta string) (sluice.Decision, error) {
 		return e.Claim(t.Context(), "phone",
-			sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: sluice.Key(key), Quantity: 1, Meta: meta}, engine.Caller{})
+			sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: sluice.Key(key), Quantity: 1, Meta: meta}, sluice.Caller{})
 	}
 	first, err := claim("ann", "first-attempt", `{"colour":"red"}`)
 	if err != nil || first.Code != sluice.Accepted {
@@ -88,7 +88,7 @@ func claimsInProcess(t *testing.T, cfg engine.Config) {
 		}
 	}
 	if none, err := e.Claim(t.Context(), "radio", sluice.Claim{Buyer: "bob", Key: "first-attempt", Quantity: 1},
-		engine.Caller{}); err != nil || none.Code != sluice.SaleNotFound {
+		sluice.Caller{}); err != nil || none.Code != sluice.SaleNotFound {
 		t.Errorf("no such sale: %+v, %v", none, err)
 	}
 	counted := metricsOf(t, e)
@@ -118,8 +118,8 @@ func TestRefusedInProcess(t *testing.T) {
 	t.Parallel()
 	e := opened(t, engine.Config{DataDir: t.TempDir()})
 	onSale(t, e, "phone", 2, func(s *sluice.Sale) { s.Rules.Eligibility = sluice.EligibleToken })
-	_, err := e.Claim(t.Context(), "phone", sluice.Claim{Buyer: "ann", Key: "first-attempt", Quantity: 1}, engine.Caller{})
-	refused := &engine.RefusedError{}
+	_, err := e.Claim(t.Context(), "phone", sluice.Claim{Buyer: "ann", Key: "first-attempt", Quantity: 1}, sluice.Caller{})
+	refused := &sluice.RefusedError{}
 	if !errors.As(err, &refused) {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func eventsInProcess(t *testing.T, cfg engine.Config) {
 	claims := func(e *engine.Engine, buyers string) {
 		for _, buyer := range strings.Fields(buyers) {
 			d, err := e.Claim(t.Context(), "phone", sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1},
-				engine.Caller{})
+				sluice.Caller{})
 			if err != nil || d.Code != sluice.Accepted {
 				t.Errorf("%s: %+v, %v", buyer, d, err)
 			}

@@ -72,7 +72,7 @@ func TestOwnLedgerAndStore(t *testing.T) {
 			e := opened(t, cfg)
 			onSale(t, e, "phone", 3)
 			claim := sluice.Claim{Buyer: "ann", Key: "first-attempt", Quantity: 1}
-			d, err := e.Claim(t.Context(), "phone", claim, engine.Caller{})
+			d, err := e.Claim(t.Context(), "phone", claim, sluice.Caller{})
 			if err != nil || d.Code != sluice.Accepted {
 				t.Fatalf("%+v, %v", d, err)
 			}

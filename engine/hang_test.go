@@ -273,7 +273,7 @@ func TestCloseWhileAllHangs(t *testing.T) {
 		onSale(t, e, "phones", 10)
 		claim := func(buyer sluice.BuyerID) error {
 			c := sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}
-			_, err := e.Claim(context.Background(), "phones", c, engine.Caller{})
+			_, err := e.Claim(context.Background(), "phones", c, sluice.Caller{})
 			return err
 		}
 		must.Succeed(t, claim("ann"))

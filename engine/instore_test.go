@@ -166,7 +166,7 @@ func TestTheOlderCopyLacksTheSale(t *testing.T) {
 	onSale(t, e, "phones", 10)
 	for _, buyer := range []sluice.BuyerID{"ann", "bob"} {
 		claim := sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}
-		if d, err := e.Claim(t.Context(), "phones", claim, engine.Caller{}); err != nil || d.Code != sluice.Accepted {
+		if d, err := e.Claim(t.Context(), "phones", claim, sluice.Caller{}); err != nil || d.Code != sluice.Accepted {
 			t.Fatal(d.Code, err)
 		}
 	}

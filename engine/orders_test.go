@@ -31,7 +31,7 @@ func ordersInProcess(t *testing.T, cfg engine.Config) {
 	ctx := t.Context()
 	claim := func(buyer sluice.BuyerID) sluice.OrderID {
 		t.Helper()
-		d, err := e.Claim(ctx, "phone", sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}, engine.Caller{})
+		d, err := e.Claim(ctx, "phone", sluice.Claim{Buyer: buyer, Key: "first-attempt", Quantity: 1}, sluice.Caller{})
 		if err != nil || d.Code != sluice.Accepted {
 			t.Fatalf("%+v, %v", d, err)
 		}
@@ -150,7 +150,7 @@ func ExampleEngine_Pay() {
 		return
 	}
 	claim := sluice.Claim{Buyer: "ann", Key: "anns-first-try", Quantity: 1}
-	decision, err := e.Claim(ctx, "mug", claim, engine.Caller{})
+	decision, err := e.Claim(ctx, "mug", claim, sluice.Caller{})
 	if err != nil {
 		fmt.Println(err)
 		return

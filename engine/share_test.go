@@ -91,7 +91,7 @@ func TestServersShareTheAdmissionRatio(t *testing.T) {
 		for n := range 15 {
 			crowd.Go(func() {
 				claim := sluice.Claim{Buyer: sluice.BuyerID(fmt.Sprint("buyer-", i, "-", n)), Key: "attempt-1", Quantity: 1}
-				d, err := e.Claim(t.Context(), "phone", claim, Caller{})
+				d, err := e.Claim(t.Context(), "phone", claim, sluice.Caller{})
 				if err != nil {
 					t.Error(err)
 				}

@@ -41,7 +41,7 @@ func BenchmarkRefused(b *testing.B) {
 			}
 			claim := sluice.Claim{Buyer: "a-buyer-with-a-name", Key: "key-00001", Quantity: 1}
 			ask := func() sluice.Code {
-				d := must.Get(g.Claim(context.Background(), "sale", claim, Caller{Address: home}))(b)
+				d := must.Get(g.Claim(context.Background(), "sale", claim, sluice.Caller{Address: home}))(b)
 				return d.Code
 			}
 			ask() // the one that a rate lets pass

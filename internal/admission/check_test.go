@@ -65,7 +65,7 @@ var home = netip.MustParseAddr("203.0.113.9")
 // and overloaded how long to wait.
 func try(g *Gate, buyer sluice.BuyerID, from netip.Addr) string {
 	d, err := g.Claim(context.Background(), "sale", sluice.Claim{Buyer: buyer, Key: "key-00001", Quantity: 1},
-		Caller{Address: from})
+		sluice.Caller{Address: from})
 	switch {
 	case errors.Is(err, ErrUnanswered):
 		return "unanswered"
@@ -339,7 +339,7 @@ func TestAdmissionRatio(t *testing.T) {
 					d, err := g.Claim(ctx, "sale", sluice.Claim{
 						Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d", from+i)),
 						Key:   "key-00001", Quantity: 1,
-					}, Caller{})
+					}, sluice.Caller{})
 					results <- fmt.Sprint(d.Code, d.RetryAfter, err)
 				})
 			}
@@ -417,12 +417,12 @@ func TestPlaces(t *testing.T) {
 			crowd.Go(func() {
 				_, _ = g.Claim(t.Context(), "other", sluice.Claim{
 					Buyer: sluice.BuyerID(fmt.Sprint(i)), Key: "key-00001", Quantity: 1,
-				}, Caller{})
+				}, sluice.Caller{})
 			})
 			synctest.Wait()
 		}
 		if d, err := g.Claim(t.Context(), "other", sluice.Claim{Buyer: "third", Key: "key-00001", Quantity: 1},
-			Caller{}); err != nil || d.Code != sluice.Overloaded {
+			sluice.Caller{}); err != nil || d.Code != sluice.Overloaded {
 			t.Errorf("the queue of one sale is full: %+v, %v", d, err)
 		}
 		crowd.Go(func() {

@@ -84,12 +84,12 @@ func TestEligibility(t *testing.T) {
 	must.Succeed(t, lists.Refresh(t.Context()))
 	eligibility := &Eligibility{
 		Lists: lists,
-		Ticket: func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) Reason {
+		Ticket: func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) sluice.Reason {
 			switch {
 			case ticket == "old":
-				return TicketExpired
+				return sluice.TicketExpired
 			case ticket != string(sale)+"/"+string(buyer):
-				return TicketInvalid
+				return sluice.TicketInvalid
 			}
 			return ""
 		},
@@ -99,46 +99,61 @@ func TestEligibility(t *testing.T) {
 		name   string
 		rules  sluice.Rules
 		buyer  sluice.BuyerID
-		caller Caller
-		want   Reason
+		caller sluice.Caller
+		want   sluice.Reason
 	}{
 		{name: "no rules", buyer: "bob"},
-		{name: "denied without rules", buyer: "eve", want: Denied},
+		{name: "denied without rules", buyer: "eve", want: sluice.Denied},
 		{name: "the allow list is not looked at", buyer: "bob"},
 		{name: "on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "ann"},
-		{name: "not on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "bob", want: NotEligible},
-		{name: "deny wins", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "both", want: Denied},
+		{
+			name: "not on the list", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "bob",
+			want: sluice.NotEligible,
+		},
+		{
+			name: "deny wins", rules: sluice.Rules{Eligibility: sluice.EligibleList}, buyer: "both",
+			want: sluice.Denied,
+		},
 		{
 			name: "the token names it", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob",
-			caller: Caller{Sales: []string{"other", "sale"}},
+			caller: sluice.Caller{Sales: []string{"other", "sale"}},
 		},
 		{
 			name: "the token names others", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "bob",
-			caller: Caller{Sales: []string{"other", "sal", "sales"}}, want: NotEligible,
+			caller: sluice.Caller{Sales: []string{"other", "sal", "sales"}}, want: sluice.NotEligible,
 		},
 		{
 			name: "the token names none", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "ann",
-			want: NotEligible,
+			want: sluice.NotEligible,
 		},
 		{
 			name: "the token of a denied buyer", rules: sluice.Rules{Eligibility: sluice.EligibleToken}, buyer: "eve",
-			caller: Caller{Sales: []string{"sale"}}, want: Denied,
+			caller: sluice.Caller{Sales: []string{"sale"}}, want: sluice.Denied,
 		},
-		{name: "eligible in a way of the future", rules: sluice.Rules{Eligibility: "star"}, buyer: "ann", want: NotEligible},
-		{name: "good ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/bob"}},
-		{name: "no ticket", rules: ticket, buyer: "bob", want: TicketMissing},
-		{name: "another's ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "sale/ann"}, want: TicketInvalid},
-		{name: "expired ticket", rules: ticket, buyer: "bob", caller: Caller{Ticket: "old"}, want: TicketExpired},
 		{
-			name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: Caller{Ticket: "sale/eve"},
-			want: Denied,
+			name: "eligible in a way of the future", rules: sluice.Rules{Eligibility: "star"}, buyer: "ann",
+			want: sluice.NotEligible,
 		},
-		{name: "a ticket that is not required", buyer: "bob", caller: Caller{Ticket: "nonsense"}},
+		{name: "good ticket", rules: ticket, buyer: "bob", caller: sluice.Caller{Ticket: "sale/bob"}},
+		{name: "no ticket", rules: ticket, buyer: "bob", want: sluice.TicketMissing},
+		{
+			name: "another's ticket", rules: ticket, buyer: "bob", caller: sluice.Caller{Ticket: "sale/ann"},
+			want: sluice.TicketInvalid,
+		},
+		{
+			name: "expired ticket", rules: ticket, buyer: "bob", caller: sluice.Caller{Ticket: "old"},
+			want: sluice.TicketExpired,
+		},
+		{
+			name: "a ticket does not help the denied", rules: ticket, buyer: "eve", caller: sluice.Caller{Ticket: "sale/eve"},
+			want: sluice.Denied,
+		},
+		{name: "a ticket that is not required", buyer: "bob", caller: sluice.Caller{Ticket: "nonsense"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := sold(func(v *View) { v.Sale.Rules = c.rules })
 			err := eligibility.Check(view, &sluice.Claim{Buyer: c.buyer}, &c.caller)
-			var refused *RefusedError
+			var refused *sluice.RefusedError
 			if c.want == "" && err != nil || c.want != "" &&
 				(!errors.As(err, &refused) || refused.Reason != c.want || refused.Detail == "") {
 				t.Errorf("%v, want %q", err, c.want)
@@ -158,12 +173,12 @@ func TestTicketsAreJudgedByTheLedgersClock(t *testing.T) {
 		var asked time.Time
 		eligibility := &Eligibility{
 			Now: func() time.Time { return local.Add(3 * time.Second) },
-			Ticket: func(_ string, _ sluice.SaleID, _ sluice.BuyerID, now time.Time) Reason {
+			Ticket: func(_ string, _ sluice.SaleID, _ sluice.BuyerID, now time.Time) sluice.Reason {
 				asked = now
 				return ""
 			},
 		}
-		if err := eligibility.Check(view, &sluice.Claim{Buyer: "ann"}, &Caller{Ticket: "x"}); err != nil {
+		if err := eligibility.Check(view, &sluice.Claim{Buyer: "ann"}, &sluice.Caller{Ticket: "x"}); err != nil {
 			t.Error(err)
 		}
 		if want := clock.Add(3 * time.Second); !asked.Equal(want) {
@@ -297,7 +312,7 @@ func TestRecallOfTheRefused(t *testing.T) {
 		Claim: sluice.Claim{Buyer: "ann", Key: "key-1", Quantity: 2, Order: "sale.x"}, Sale: "sale",
 		Seq: 7, Epoch: 1, Terms: 3, At: clock,
 	}
-	why := &RefusedError{Reason: TicketMissing, Detail: "get one"}
+	why := &sluice.RefusedError{Reason: sluice.TicketMissing, Detail: "get one"}
 	view := &View{Sale: sluice.Sale{ID: "sale"}}
 	for _, c := range []struct {
 		name     string

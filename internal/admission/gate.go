@@ -131,10 +131,10 @@ func (g *Gate) Refused() map[string]int64 {
 // the ledger is asked. A sale that this server does not know is looked up before
 // the answer is SaleNotFound.
 //
-// Errors are those of Batcher.Claim, and *RefusedError for a buyer who is not
+// Errors are those of Batcher.Claim, and *sluice.RefusedError for a buyer who is not
 // eligible and has no accepted claim with this key.
 func (g *Gate) Claim(
-	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller Caller,
+	ctx context.Context, sale sluice.SaleID, claim sluice.Claim, caller sluice.Caller,
 ) (sluice.Decision, error) {
 	// Tens of thousands of claims wait for the ledger at once, each on the stack of its own
 	// goroutine, so the checks are functions that have returned by then.
@@ -176,7 +176,7 @@ func (g *Gate) find(
 // pass has its answer; one that was accepted before may have it from the ledger (recall), for
 // which it waits with this frame.
 func (g *Gate) screen(
-	ctx context.Context, view *View, claim *sluice.Claim, caller *Caller, now time.Time,
+	ctx context.Context, view *View, claim *sluice.Claim, caller *sluice.Caller, now time.Time,
 ) (passed bool, decision sluice.Decision, err error) {
 	sale := view.Sale.ID
 	// state

@@ -184,7 +184,7 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 				for i := range 1000 {
 					d, _ := g.Claim(t.Context(), "sale", sluice.Claim{
 						Buyer: "holder", Key: sluice.Key(fmt.Sprintf("other-%05d", i)), Quantity: 1,
-					}, Caller{})
+					}, sluice.Caller{})
 					if limited := d.Code == sluice.RateLimited; limited != (i >= 10) || limited && d.RetryAfter != time.Second {
 						t.Fatalf("claim %d: %+v", i, d)
 					}
@@ -196,18 +196,18 @@ func TestAHoldersFloodIsRefusedForFree(t *testing.T) {
 				if c.name == "sold out" {
 					show(g, sold(func(v *View) { v.Asked, v.Received = now, now }))
 				}
-				d, err := g.Claim(t.Context(), "sale", ledger.claim, Caller{})
+				d, err := g.Claim(t.Context(), "sale", ledger.claim, sluice.Caller{})
 				if d.Code != sluice.Accepted || d.Order != "sale.1" || err != nil {
 					t.Errorf("the repeat after the wait: %+v, %v", d, err)
 				}
 				// From now on this server knows the key: other keys do not hold it up, and it
 				// has a bound of its own.
 				other := sluice.Claim{Buyer: "holder", Key: "other-00001", Quantity: 1}
-				if d, _ := g.Claim(t.Context(), "sale", other, Caller{}); d.Code != sluice.RateLimited {
+				if d, _ := g.Claim(t.Context(), "sale", other, sluice.Caller{}); d.Code != sluice.RateLimited {
 					t.Fatalf("another key: %+v", d)
 				}
 				for i := range 150 {
-					if d, err := g.Claim(t.Context(), "sale", ledger.claim, Caller{}); err != nil ||
+					if d, err := g.Claim(t.Context(), "sale", ledger.claim, sluice.Caller{}); err != nil ||
 						d.Code != map[bool]sluice.Code{true: sluice.Accepted, false: sluice.RateLimited}[i < 100] {
 						t.Fatalf("repeat %d of a key that is known: %+v, %v", i, d, err)
 					}
@@ -272,7 +272,7 @@ func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 		again := first
 		again.Order = ""
 		c.change(&again)
-		d, err := g.Claim(t.Context(), "sale", again, Caller{})
+		d, err := g.Claim(t.Context(), "sale", again, sluice.Caller{})
 		if d.Code != c.want || err != nil || (d.Order == first.Order) != (c.want == sluice.Accepted) ||
 			d.Replayed != (c.want == sluice.Accepted) {
 			t.Errorf("%s: %+v, %v; want %v", c.name, d, err, c.want)

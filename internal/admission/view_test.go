@@ -63,7 +63,7 @@ func TestTheLedgersClockOpensAndCloses(t *testing.T) {
 				before := ledgerNow()
 				d, err := gate.Claim(t.Context(), "phones", sluice.Claim{
 					Buyer: "ann", Key: sluice.Key(fmt.Sprintf("key-%08d", n)), Quantity: 1,
-				}, admission.Caller{})
+				}, sluice.Caller{})
 				after := ledgerNow()
 				if err != nil {
 					t.Fatal(err)

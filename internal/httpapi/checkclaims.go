@@ -9,7 +9,6 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/internal/admission"
 )
 
 // addresses finds a proxy that is not named: all buyers behind it count as one address.
@@ -130,9 +129,9 @@ var refusalFixes = map[string]fix{
 	reasonTooLarge:  {"meta of the claims", "at most 512 bytes"},
 	reasonOrigin:    {"cors_origins", "the origin of the page, exactly as in the address bar"},
 
-	string(admission.NotEligible):   {"the allow list of the sale", "the buyers are on it, or their token names the sale"},
-	string(admission.Denied):        {"the deny list of the sale", "only those who may not buy are on it"},
-	string(admission.TicketMissing): {"the page", "it asks for a ticket first: docs/tickets.md"},
-	string(admission.TicketInvalid): {"ticket_secret", "the same on every server"},
-	string(admission.TicketExpired): {"the page", "it asks for another ticket when one has expired"},
+	string(sluice.NotEligible):   {"the allow list of the sale", "the buyers are on it, or their token names the sale"},
+	string(sluice.Denied):        {"the deny list of the sale", "only those who may not buy are on it"},
+	string(sluice.TicketMissing): {"the page", "it asks for a ticket first: docs/tickets.md"},
+	string(sluice.TicketInvalid): {"ticket_secret", "the same on every server"},
+	string(sluice.TicketExpired): {"the page", "it asks for another ticket when one has expired"},
 }

@@ -70,7 +70,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 
 // notDecided answers a claim that the gate has an error for.
 func (s *Server) notDecided(w http.ResponseWriter, r *http.Request, sale sluice.SaleID, err error) {
-	var refused *admission.RefusedError
+	var refused *sluice.RefusedError
 	switch {
 	case errors.As(err, &refused):
 		s.refusedClaim(r, api.CodeForbidden, string(refused.Reason), refused.Detail)

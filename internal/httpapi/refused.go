@@ -10,13 +10,12 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/loglimit"
 )
 
 // Reasons why claims are refused for who or what sends them, besides those of
-// admission.RefusedError. Buyers come and are sent away, and nothing in the ledger
+// sluice.RefusedError. Buyers come and are sent away, and nothing in the ledger
 // shows it: these are counted, and logged, so that an operator sees the difference
 // from a sale that no buyer comes to.
 const (
@@ -36,8 +35,8 @@ const (
 func RefusalReasons() []string {
 	return []string{
 		reasonNoToken, reasonToken, reasonSignature, reasonTime, reasonNoKeys, reasonAdminKey, reasonKey, reasonBody,
-		reasonTooLarge, reasonOrigin, string(admission.Denied), string(admission.NotEligible),
-		string(admission.TicketMissing), string(admission.TicketInvalid), string(admission.TicketExpired),
+		reasonTooLarge, reasonOrigin, string(sluice.Denied), string(sluice.NotEligible),
+		string(sluice.TicketMissing), string(sluice.TicketInvalid), string(sluice.TicketExpired),
 	}
 }
 

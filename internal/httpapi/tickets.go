@@ -42,15 +42,15 @@ const (
 )
 
 // TicketReason says what is wrong with a ticket, as admission.Eligibility wants it.
-func TicketReason(keys *tickets.Keys) func(string, sluice.SaleID, sluice.BuyerID, time.Time) admission.Reason {
-	return func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) admission.Reason {
+func TicketReason(keys *tickets.Keys) func(string, sluice.SaleID, sluice.BuyerID, time.Time) sluice.Reason {
+	return func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) sluice.Reason {
 		switch err := keys.CheckTicket(ticket, sale, buyer, now); {
 		case err == nil:
 			return ""
 		case errors.Is(err, tickets.ErrExpired):
-			return admission.TicketExpired
+			return sluice.TicketExpired
 		}
-		return admission.TicketInvalid
+		return sluice.TicketInvalid
 	}
 }
 
@@ -108,8 +108,8 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	case err != nil:
 		return nil, now, s.noTicketOf(sluice.Overloaded.String(), "")
 	}
-	err = s.Eligibility.Check.Eligible(view, token.Buyer, &admission.Caller{Sales: token.Sales})
-	if refused, ok := errors.AsType[*admission.RefusedError](err); ok {
+	err = s.Eligibility.Check.Eligible(view, token.Buyer, &sluice.Caller{Sales: token.Sales})
+	if refused, ok := errors.AsType[*sluice.RefusedError](err); ok {
 		err = s.noTicket(notLetIn(refused))
 	} else if err != nil {
 		err = s.noTicketOf(sluice.Unavailable.String(), "the lists of the sale are not loaded yet")
@@ -213,8 +213,8 @@ func addressText(address netip.Addr) string {
 const ticketHeader = "Sluice-Ticket"
 
 // caller is what a buyer brings along with a claim.
-func (s *Server) caller(r *http.Request, sale sluice.SaleID, token auth.Token) admission.Caller {
-	caller := admission.Caller{Address: s.clientOf(r, sale), Sales: token.Sales}
+func (s *Server) caller(r *http.Request, sale sluice.SaleID, token auth.Token) sluice.Caller {
+	caller := sluice.Caller{Address: s.clientOf(r, sale), Sales: token.Sales}
 	if values := r.Header[ticketHeader]; len(values) == 1 {
 		caller.Ticket = values[0]
 	}
@@ -222,6 +222,6 @@ func (s *Server) caller(r *http.Request, sale sluice.SaleID, token auth.Token) a
 }
 
 // notLetIn is the answer to a buyer whom the sale does not let in.
-func notLetIn(refused *admission.RefusedError) api.Problem {
+func notLetIn(refused *sluice.RefusedError) api.Problem {
 	return api.Problem{Code: api.CodeForbidden, Reason: string(refused.Reason), Detail: refused.Detail}
 }

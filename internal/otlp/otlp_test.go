@@ -126,7 +126,7 @@ func claim(t *testing.T, e *engine.Engine, buyer string) sluice.Decision {
 	until(t, "a claim to be accepted", func() (ok bool) {
 		var err error
 		decision, err = e.Claim(t.Context(), "phone",
-			sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1}, engine.Caller{})
+			sluice.Claim{Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1}, sluice.Caller{})
 		return err == nil && decision.Code == sluice.Accepted
 	})
 	return decision
