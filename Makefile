@@ -7,20 +7,19 @@ SHELL := /bin/bash
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
 SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl gcc
 
-# What shares memory between goroutines runs under the race detector, in full, and
-# nowhere else. In `make test` engine's whole shops come first, with nothing beside them
-# but the linter: on a slow machine they would miss the product's own deadlines. What
+# What shares memory between goroutines runs under the race detector, and nowhere else.
+# engine's whole shops come first, with nothing beside them but the linter and the
+# compiler: on a slow machine they would miss the product's own deadlines. What
 # takes longest is at the beginning of each list, so that none of it runs alone at the end.
 FIRST_PKGS := ./engine
-RACE_PKGS := ./internal/... ./client/... .
+RACE_PKGS := ./internal/... ./ledger/... ./client/... .
 
-# The suites of stores and ledgers run in full without that detector, and under it
-# with -short, which leaves out what one goroutine does alone. MariaDB's is left
-# out there: the Go code that it runs is PostgreSQL's, but for the dialect.
-SHORT_RACE_PKGS := ./store/pgstore ./store/sqlitestore ./ledger/...
+# Stores wait for their databases. What their goroutines share, engine's shops watch on each
+# of them, and `make nightly` has the suites of stores under the detector, too.
+NIGHTLY_RACE_PKGS := ./store/...
 
 # The packages that run without the detector are all that these lists leave.
-PKGS := ./store/... ./ledger/... ./...
+PKGS := ./store/... ./...
 
 # Two modules beside the product have lists of their own: test, whose packages run without
 # the detector, and lab, whose shared code runs under it.
@@ -33,10 +32,12 @@ LAB_RACE_PKGS := ./internal/...
 # of the time and finds nothing. Its driver, which our goroutines share, is
 # watched like our own code.
 UNWATCHED := modernc.org/sqlite/lib modernc.org/libc/... modernc.org/memory
-RACE_FLAGS := -race -short $(foreach pkg,$(UNWATCHED),-gcflags=$(pkg)=-race=false)
+RACE_FLAGS := -race $(foreach pkg,$(UNWATCHED),-gcflags=$(pkg)=-race=false)
 
-# How long each long campaign of `make soak` lasts.
+# How long each long campaign of `make soak` lasts, and which of them `make nightly` leaves
+# out: one that is known to fail now and then (docs/operating.md, what can be lost).
 SOAK := 10m
+SOAK_SKIP := ^$$
 
 tool := go tool -modfile=tools/go.mod
 
@@ -49,7 +50,7 @@ ONLY := redis,http
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt bench bench-compare articles articles-faults demo referee soak fuzz install release site vulnerabilities
+.PHONY: help build test test-go race lint fmt nightly bench bench-compare articles articles-faults demo referee soak fuzz install release site vulnerabilities
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,14 +60,18 @@ build: ## build bin/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers and -race
 	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" \
-		SHORT_RACE_PKGS="$(SHORT_RACE_PKGS)" PKGS="$(PKGS)" TEST_PKGS="$(TEST_PKGS)" LAB_RACE_PKGS="$(LAB_RACE_PKGS)" \
+		PKGS="$(PKGS)" TEST_PKGS="$(TEST_PKGS)" LAB_RACE_PKGS="$(LAB_RACE_PKGS)" \
 		scripts/test.sh
+
+nightly: ## all tests with what is long of them, stores with -race too, then each campaign for a minute
+	@SLUICE_TEST_NIGHTLY=1 $(MAKE) test RACE_PKGS="$(RACE_PKGS) $(NIGHTLY_RACE_PKGS)"
+	@$(MAKE) soak SOAK=1m SOAK_SKIP=BothSidesSell
 
 test-go: ## go test in each module with what this machine has; suites without their server skip
 	@failed=0; for module in $(MODULES); do go test -C $$module ./... || failed=1; done; exit $$failed
 
 race: ## the packages that share memory, under the race detector
-	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(FIRST_PKGS) $(RACE_PKGS) $(SHORT_RACE_PKGS)
+	CGO_ENABLED=1 go test $(RACE_FLAGS) -timeout 45m $(FIRST_PKGS) $(RACE_PKGS)
 	CGO_ENABLED=1 go test -C lab $(RACE_FLAGS) -timeout 45m $(LAB_RACE_PKGS)
 
 lint: ## gofumpt, go vet, staticcheck, rules on imports and documents
@@ -100,7 +105,7 @@ referee: ## a crowd and faults against a shop that ADAPTER describes (default: S
 soak: ## long random campaigns, each for SOAK (default 10m)
 	@scripts/install.sh $(SERVERS)
 	@failed=0; for module in $(MODULES); do \
-		SLUICE_TEST_SOAK=$(SOAK) go test -C $$module -count=1 -timeout 0 -run Soak ./... || failed=1; \
+		SLUICE_TEST_SOAK=$(SOAK) go test -C $$module -count=1 -timeout 0 -p 1 -run Soak -skip "$(SOAK_SKIP)" ./... || failed=1; \
 	done; exit $$failed
 
 fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)

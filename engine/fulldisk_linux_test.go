@@ -132,6 +132,7 @@ func TestPostgresOnAFullDisk(t *testing.T) {
 }
 
 func TestMySQLOnAFullDisk(t *testing.T) {
+	servertest.Nightly(t)
 	dir := servertest.Disk(t, "224m")
 	storeOnAFullDisk(t, dir, onDisk(t, dir, func() string {
 		return servertest.StartMySQL(t, "--innodb-log-file-size=4M").URL()

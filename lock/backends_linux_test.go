@@ -119,6 +119,7 @@ func TestPostgres(t *testing.T) {
 }
 
 func TestMariaDB(t *testing.T) {
+	servertest.Nightly(t)
 	t.Parallel()
 	locktest.Run(t, func(t *testing.T) locktest.Locks {
 		return locktest.Locks{Spec: servertest.MySQL(t)}

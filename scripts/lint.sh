@@ -26,9 +26,4 @@ else
 	failed=1
 fi
 go test -count=1 -vet=off ./internal/archtest || failed=1
-# What runs under the race detector alone runs with -short, and must not ask for it.
-if grep -rn --include='*.go' 'testing\.Short()' engine internal client ./*.go; then
-	echo 'these packages run in full, under the race detector alone (Makefile): no testing.Short() there'
-	failed=1
-fi
 exit $failed

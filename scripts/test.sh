@@ -6,8 +6,8 @@
 #   RACE_FLAGS      what go test needs for the race detector
 #   FIRST_PKGS      packages that run under it before all others: their tests fail where a
 #                   busy machine makes servers and databases miss the product's deadlines
-#   RACE_PKGS       packages that run under it, and nowhere else
-#   SHORT_RACE_PKGS packages that run under it, too
+#   RACE_PKGS       packages that run under it, but for the rules on imports and documents,
+#                   which the linter runs
 #   PKGS            packages that run without it: those of FIRST_PKGS and RACE_PKGS are left out
 #   TEST_PKGS       packages of the module test, which run without it
 #   LAB_RACE_PKGS   packages of the module lab that run under it; its others run without
@@ -24,11 +24,10 @@ fi
 read -ra servers <<<"${SERVERS:?}"
 read -ra race_flags <<<"${RACE_FLAGS:?}"
 read -ra first_pkgs <<<"${FIRST_PKGS:?}"
-read -ra race_pkgs <<<"${RACE_PKGS:?}"
-read -ra short_race_pkgs <<<"${SHORT_RACE_PKGS:?}"
 read -ra test_pkgs <<<"${TEST_PKGS:?}"
 read -ra lab_race_pkgs <<<"${LAB_RACE_PKGS:?}"
 # go list keeps the order.
+mapfile -t race_pkgs < <(go list -e ${RACE_PKGS:?} | grep -v /internal/archtest$)
 mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $FIRST_PKGS $RACE_PKGS))
 mapfile -t lab_pkgs < <(go -C lab list -e ./... | grep -vxFf <(go -C lab list -e $LAB_RACE_PKGS))
 
@@ -79,9 +78,24 @@ plain() {
 # race runs what shares memory under the detector.
 race() {
 	local code=0
-	tests . race.json "${race_flags[@]}" "${race_pkgs[@]}" "${short_race_pkgs[@]}" || code=1
+	tests . race.json "${race_flags[@]}" "${race_pkgs[@]}" || code=1
 	tests lab lab-race.json "${race_flags[@]}" "${lab_race_pkgs[@]}" || code=1
 	return $code
+}
+
+# compiled compiles what the steps after the first will run, and says nothing: they say it.
+compiled() {
+	local test=(test -exec true -vet=off -p 1)
+	CGO_ENABLED=1 go "${test[@]}" "${race_flags[@]}" "${race_pkgs[@]}"
+	go "${test[@]}" "${pkgs[@]}"
+	go -C test "${test[@]}" "${test_pkgs[@]}"
+	go -C lab "${test[@]}" "${lab_pkgs[@]}"
+} >/dev/null 2>&1
+
+# low runs a command with what others leave of the processors.
+low() {
+	renice -n 19 $BASHPID >/dev/null
+	"$@"
 }
 
 failed=() pids=() names=()
@@ -97,8 +111,9 @@ fi
 # Side by side the steps below would each compile it for itself.
 go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotestsum)
 
-# It computes where the tests wait, and has what they leave of the processors.
-beside lint nice -n 19 scripts/lint.sh
+# These compute where the tests wait.
+beside lint low scripts/lint.sh
+low compiled &
 CGO_ENABLED=1 step "first tests with -race" tests . first.json "${race_flags[@]}" "${first_pkgs[@]}" ||
 	failed+=("first tests with -race")
 beside tests plain

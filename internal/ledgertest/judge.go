@@ -239,8 +239,7 @@ const scriptSteps = 500
 func randomSeeds() []uint64 { return []uint64{1, 2, 3, uint64(time.Now().UnixNano())} }
 
 // playedSeeds are those that a ledger is tested with: all, or, with -short, the
-// one that never was. One goroutine plays a script, so to play a known one again
-// under the race detector shows nothing new.
+// one that never was.
 func playedSeeds() []uint64 {
 	seeds := randomSeeds()
 	if testing.Short() {

@@ -33,6 +33,17 @@ func Unavailable(t testing.TB, server, why string) {
 	t.Skipf("needs %s: %s", server, why)
 }
 
+// Nightly leaves a test to `make nightly`. What it guards has a short case in `make test`.
+func Nightly(t testing.TB) {
+	t.Helper()
+	if !IsNightly() {
+		t.Skip("a long test of `make nightly`: set SLUICE_TEST_NIGHTLY")
+	}
+}
+
+// IsNightly reports whether this is `make nightly`.
+func IsNightly() bool { return os.Getenv("SLUICE_TEST_NIGHTLY") != "" }
+
 // Program returns the path of one that the test runs; it comes with the server, or
 // whatever else SLUICE_TEST_REQUIRE and scripts/install.sh have a word for.
 func Program(t testing.TB, server, program string) (path string) {

@@ -75,8 +75,7 @@ func (m *model) insert(entries []port.Entry) (got port.Stored, ok bool) {
 	return got, true
 }
 
-// With -short, which goes with the race detector, one seed is enough: all is
-// done by one goroutine.
+// With -short one seed is enough.
 func testRandom(t *testing.T, db Database) {
 	seeds := uint64(3)
 	if testing.Short() {

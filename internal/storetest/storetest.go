@@ -51,8 +51,7 @@ type Database struct {
 // makes before.
 type Databases func(t *testing.T) (create func(t *testing.T) Database)
 
-// Run runs the suite. With -short, which goes with the race detector, it is the
-// tests of what happens together.
+// Run runs the suite; with -short, the tests of what happens together.
 func (databases Databases) Run(t *testing.T) {
 	create := databases(t)
 	tests := together
@@ -74,8 +73,7 @@ func (databases Databases) RunAlone(t *testing.T) {
 	}
 }
 
-// inFull skips a test in which one goroutine does all: -short goes with the race
-// detector, which has nothing to see there.
+// inFull skips with -short a test in which one goroutine does all.
 func inFull(t *testing.T) {
 	t.Helper()
 	if testing.Short() {

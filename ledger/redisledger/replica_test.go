@@ -110,6 +110,7 @@ func TestReplicaReads(t *testing.T) {
 
 // By sentinels the ledger is the primary and the replica one of the others.
 func TestReplicaBySentinel(t *testing.T) {
+	servertest.Nightly(t)
 	primary := startPrimary(t)
 	startReplica(t, primary)
 	startReplica(t, primary)

@@ -17,10 +17,16 @@ import (
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Databases(server.Databases).Run(t)
+	suite := storetest.Databases(server.Databases)
+	if servertest.IsNightly() {
+		suite.Run(t)
+	} else {
+		suite.RunAlone(t) // the Go code that races runs on PostgreSQL: it is the same but for the dialect
+	}
 }
 
 func TestServer(t *testing.T) {
+	servertest.Nightly(t)
 	t.Parallel()
 	server.Run(t)
 }

@@ -46,8 +46,10 @@ func TestPgBouncer(t *testing.T) {
 	}
 	through.Raw = func(t testing.TB, url string) *sql.DB { return raw(t, direct(url)) }
 
-	t.Run("Conformance", func(t *testing.T) { storetest.Databases(through.Databases).RunAlone(t) })
-	t.Run("Locks", func(t *testing.T) { through.Locks(t) })
+	if servertest.IsNightly() {
+		t.Run("Conformance", func(t *testing.T) { storetest.Databases(through.Databases).RunAlone(t) })
+		t.Run("Locks", func(t *testing.T) { through.Locks(t) })
+	}
 	t.Run("Ledger", func(t *testing.T) { everyStatement(t, through.Empty(t)) })
 
 	// A program that only reads leaves no connection behind that refuses to write.

@@ -60,6 +60,7 @@ func run(t *testing.T, dir string, env []string, program string, args ...string)
 }
 
 func TestTypeScript(t *testing.T) {
+	servertest.Nightly(t)
 	t.Parallel()
 	node := servertest.Program(t, "node", "node")
 	run(t, folder("typescript"), serve(t), node, "--test", "test/client.test.js")
@@ -111,6 +112,7 @@ func TestGuide(t *testing.T) {
 }
 
 func TestJava(t *testing.T) {
+	servertest.Nightly(t)
 	t.Parallel()
 	java, javac := servertest.Program(t, "java", "java"), servertest.Program(t, "java", "javac")
 	classes := t.TempDir()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/internal/loadgen"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // A server is killed with SIGKILL again and again in the middle of a rush and
@@ -17,8 +18,9 @@ func TestCrashes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			shared, r := on(t), seeded(t, 1)
-			for range 2 {
-				crashRound(t, shared, r)
+			crashRound(t, shared, r)
+			if servertest.IsNightly() {
+				crashRound(t, shared, r) // a second sale, beside what the first has left
 			}
 		})
 	}

@@ -29,6 +29,7 @@ func TestEndingsAreKilled(t *testing.T) {
 		t.Run(name, func(t *testing.T) { round(t, on) })
 	}
 	t.Run("redis and mysql", func(t *testing.T) {
+		servertest.Nightly(t)
 		round(t, func(t *testing.T) backends { return backends{servertest.Redis(t), servertest.MySQL(t)} })
 	})
 }

@@ -22,20 +22,36 @@ import (
 // promise is kept, and the audit agrees. docs/operating.md has the table of what
 // each test shows. The number is that of --wait-replicas.
 
-func TestSentinelPrimaryKilled(t *testing.T)   { onSentinel(t, 1, primaryKilled) }
-func TestSentinelPrimaryFrozen(t *testing.T)   { onSentinel(t, 1, primaryFrozen) }
-func TestSentinelSplitBrain(t *testing.T)      { onSentinel(t, 0, primaryFrozen) }
-func TestSentinelReplicaLags(t *testing.T)     { onSentinel(t, 0, replicaLags) }
-func TestSentinelReplicaLost(t *testing.T)     { onSentinel(t, 1, replicaLost) }
-func TestSentinelReplicaMissed(t *testing.T)   { onSentinel(t, 2, replicaMissed) }
-func TestSentinelAllWhoKnowDie(t *testing.T)   { onSentinel(t, 2, allWhoKnowDie) }
-func TestSentinelLossWithoutWait(t *testing.T) { onSentinel(t, 0, allWhoKnowDie) }
-func TestClusterPrimaryKilled(t *testing.T)    { onCluster(t, 0, primaryKilled) }
-func TestClusterPrimaryComesBack(t *testing.T) { onCluster(t, 1, primaryComesBack) }
-func TestClusterPrimaryFrozen(t *testing.T)    { onCluster(t, 0, primaryFrozen) }
-func TestClusterReplicaLags(t *testing.T)      { onCluster(t, 0, replicaLags) }
-func TestClusterReplicaSlow(t *testing.T)      { onCluster(t, 1, replicaSlow) }
-func TestClusterSlotMoves(t *testing.T)        { onCluster(t, 1, slotMoves) }
+func TestSentinelPrimaryKilled(t *testing.T) { onSentinel(t, 1, primaryKilled) }
+
+func TestSentinelPrimaryFrozen(t *testing.T) { servertest.Nightly(t); onSentinel(t, 1, primaryFrozen) }
+
+func TestSentinelSplitBrain(t *testing.T) { servertest.Nightly(t); onSentinel(t, 0, primaryFrozen) }
+
+func TestSentinelReplicaLags(t *testing.T) { servertest.Nightly(t); onSentinel(t, 0, replicaLags) }
+
+func TestSentinelReplicaLost(t *testing.T) { servertest.Nightly(t); onSentinel(t, 1, replicaLost) }
+
+func TestSentinelReplicaMissed(t *testing.T) { servertest.Nightly(t); onSentinel(t, 2, replicaMissed) }
+
+func TestSentinelAllWhoKnowDie(t *testing.T) { servertest.Nightly(t); onSentinel(t, 2, allWhoKnowDie) }
+
+func TestSentinelLossWithoutWait(t *testing.T) {
+	servertest.Nightly(t)
+	onSentinel(t, 0, allWhoKnowDie)
+}
+func TestClusterPrimaryKilled(t *testing.T) { onCluster(t, 0, primaryKilled) }
+func TestClusterPrimaryComesBack(t *testing.T) {
+	servertest.Nightly(t)
+	onCluster(t, 1, primaryComesBack)
+}
+
+func TestClusterPrimaryFrozen(t *testing.T) { servertest.Nightly(t); onCluster(t, 0, primaryFrozen) }
+
+func TestClusterReplicaLags(t *testing.T) { servertest.Nightly(t); onCluster(t, 0, replicaLags) }
+
+func TestClusterReplicaSlow(t *testing.T) { servertest.Nightly(t); onCluster(t, 1, replicaSlow) }
+func TestClusterSlotMoves(t *testing.T)   { servertest.Nightly(t); onCluster(t, 1, slotMoves) }
 
 // The same in any order, for as long as SLUICE_TEST_SOAK says.
 func TestSoakFailover(t *testing.T) {

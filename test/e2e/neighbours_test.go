@@ -31,8 +31,10 @@ func TestNeighbours(t *testing.T) {
 	t.Parallel()
 	n := newNeighbours(t)
 	r := seeded(t, 5)
-	for _, trouble := range troubles {
-		n.round(t, r, trouble)
+	for i, trouble := range troubles {
+		if i == 0 || servertest.IsNightly() {
+			n.round(t, r, trouble)
+		}
 	}
 }
 
@@ -71,6 +73,7 @@ type trouble struct {
 	stalled bool // no order can be stored or end
 }
 
+// The first is what `make test` has of them.
 var troubles = []trouble{
 	{name: "a frozen server", frozen: true, begin: func(t *testing.T, n *neighbours, _ *rand.Rand,
 		_ sluice.SaleID,

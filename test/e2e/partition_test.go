@@ -24,6 +24,7 @@ import (
 
 // The network of a Redis with sentinels is cut in two, with servers on both sides.
 func TestSentinelPartition(t *testing.T) {
+	servertest.Nightly(t)
 	t.Parallel()
 	newFailover(t, 1, startSplit(t)).run(t, 15*time.Second, networkCut)
 }

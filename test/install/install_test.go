@@ -28,6 +28,7 @@ var release = module.Version{Path: "github.com/sluicehq/sluice", Version: "v0.1.
 // the program from there, without network. Its paths are trimmed, so that it shares
 // what is compiled with TestRelease.
 func TestInstallByVersion(t *testing.T) {
+	servertest.Nightly(t)
 	top := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	cache, proxy := moduleCache(t), t.TempDir()
 	publish(t, top, proxy)

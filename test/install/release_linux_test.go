@@ -20,14 +20,13 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // TestRelease makes a release of this tree for one system twice, in two folders: the
 // bytes are the same, and what is in them can be installed and runs.
 func TestRelease(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiles everything once more")
-	}
+	servertest.Nightly(t) // compiles everything once more
 	top := t.TempDir()
 	one, two := filepath.Join(top, "one"), filepath.Join(top, "another")
 	commit := repository(t, one)
