@@ -184,7 +184,7 @@ func copyDB(t *testing.T, from, to string) {
 // stored reads the orders of a store's file.
 func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
 	t.Helper()
-	s := must.Get(sqlitestore.OpenReadOnly(t.Context(), file))(t)
+	s := must.Get(port.StoreDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+file))(t)
 	defer s.Close()
 	orders := map[sluice.OrderID]sluice.Order{}
 	must.Succeed(t, s.Snapshot(t.Context(), restoreSale, func(snap port.Snapshot) error {

@@ -47,11 +47,11 @@ func embedded(t *testing.T) *stage {
 	dir := t.TempDir()
 	ledgerPath, storePath := filepath.Join(dir, "ledger.db"), filepath.Join(dir, "store.db")
 	s := &stage{beside: func(t *testing.T) (audit.Ledger, audit.Store) {
-		store, err := sqlitestore.OpenReadOnly(t.Context(), storePath)
+		store, err := port.StoreDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+storePath)
 		check(t, err)
 		t.Cleanup(func() { store.Close() })
-		ledger := &picture{path: ledgerPath}
-		check(t, ledger.Refresh(t.Context()))
+		ledger, err := port.LedgerDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+ledgerPath)
+		check(t, err)
 		return ledger, store
 	}}
 	var err error
@@ -65,24 +65,13 @@ func embedded(t *testing.T) *stage {
 	return s
 }
 
-// picture is the ledger's file at one moment.
-type picture struct {
-	*sqliteledger.Snapshot
-	path string
-}
-
-func (p *picture) Refresh(ctx context.Context) (err error) {
-	p.Snapshot, err = sqliteledger.OpenReadOnly(ctx, p.path)
-	return err
-}
-
 func servers(t *testing.T) *stage {
 	redisURL, postgresURL := servertest.Redis(t), servertest.Postgres(t)
 	s := &stage{beside: func(t *testing.T) (audit.Ledger, audit.Store) {
-		ledger, err := redisledger.OpenReadOnly(t.Context(), redisURL, redisledger.Options{})
+		ledger, err := port.LedgerDriverOf(redisURL).OpenReadOnly(t.Context(), redisURL)
 		check(t, err)
 		t.Cleanup(func() { ledger.Close() })
-		store, err := pgstore.OpenReadOnly(t.Context(), postgresURL)
+		store, err := port.StoreDriverOf(postgresURL).OpenReadOnly(t.Context(), postgresURL)
 		check(t, err)
 		t.Cleanup(func() { store.Close() })
 		return ledger, store

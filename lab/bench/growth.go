@@ -95,7 +95,7 @@ func growPostgres(ctx context.Context, g *grown, _ *round, d *database) error {
 		return err
 	}
 	g.ends = append(g.ends, store.Close)
-	ledger, err := store.Ledger("bench")
+	ledger, err := port.StoreDriverOf(in).Ledger(store, "bench")
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ func init() {
 			return Open(ctx, url, Options{Node: o.Node, WaitReplicas: o.WaitReplicas})
 		},
 		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyLedger, error) {
-			return OpenReadOnly(ctx, url, Options{})
+			return openReadOnly(ctx, url, Options{})
 		},
-		OpenReplica: func(url string) (port.LedgerReplica, error) { return NewReplica(url, Options{}) },
+		OpenReplica: func(url string) (port.LedgerReplica, error) { return newReplica(url, Options{}) },
 	})
 }

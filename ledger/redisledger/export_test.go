@@ -1,7 +1,10 @@
 package redisledger
 
-// ParseURL is parseURL.
-var ParseURL = parseURL
+// What the tests open as the driver does.
+var (
+	ParseURL     = parseURL
+	OpenReadOnly = openReadOnly
+)
 
 // Remembered counts the sales of which this handle has received something.
 func (l *Ledger) Remembered() int { return l.sales.Size() }

@@ -45,7 +45,7 @@ import (
 type Options struct {
 	// Node names this server, the same after a restart: 1 to 64 of A-Z, a-z,
 	// 0-9, '-', '_' and '.'. Servers that run at the same time have different
-	// names. Required, except with OpenReadOnly.
+	// names. Required, except with openReadOnly.
 	Node string
 
 	// Prefix starts the name of every key, for a Redis that others use as well.
@@ -110,9 +110,9 @@ func Open(ctx context.Context, url string, opts Options) (*Ledger, error) {
 	return open(ctx, url, opts, false)
 }
 
-// OpenReadOnly connects for reading alone, beside the servers at work: what
+// openReadOnly connects for reading alone, beside the servers at work: what
 // would change something is refused. Options.Node is not needed.
-func OpenReadOnly(ctx context.Context, url string, opts Options) (*Ledger, error) {
+func openReadOnly(ctx context.Context, url string, opts Options) (*Ledger, error) {
 	return open(ctx, url, opts, true)
 }
 
@@ -177,7 +177,7 @@ func (l *Ledger) Close() error {
 	return nil
 }
 
-// errReadOnly: the ledger was opened by OpenReadOnly.
+// errReadOnly: the ledger was opened by openReadOnly.
 var errReadOnly = errors.New("opened for reading only")
 
 // writable refuses what would change something.

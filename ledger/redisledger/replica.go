@@ -10,10 +10,10 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Replica reads sales from a replica of a ledger's Redis. What it says is some
+// replica reads sales from a replica of a ledger's Redis. What it says is some
 // moment of the past, so it decides nothing and finds no loss: it is for those
 // who look on (ADR 9). It is safe for concurrent use.
-type Replica struct {
+type replica struct {
 	option rueidis.ClientOption
 	opts   Options
 
@@ -22,11 +22,11 @@ type Replica struct {
 	closed bool
 }
 
-// NewReplica reads the address of a replica. A URL as for Open: redis://
+// newReplica reads the address of a replica. A URL as for Open: redis://
 // names the replica itself; with redis+sentinel:// it is one that the sentinels
 // name, with redis+cluster:// each shard's (or its primary, if it has none).
 // Nothing is connected before the first Read. Options.Node is not needed.
-func NewReplica(url string, opts Options) (*Replica, error) {
+func newReplica(url string, opts Options) (*replica, error) {
 	option, err := parseURL(url)
 	if err != nil {
 		return nil, fmt.Errorf("redisledger: replica: %w", err)
@@ -35,13 +35,13 @@ func NewReplica(url string, opts Options) (*Replica, error) {
 		return nil, fmt.Errorf("redisledger: replica: %w", err)
 	}
 	option.ReplicaOnly = !option.ForceSingleClient
-	return &Replica{option: option, opts: opts}, nil
+	return &replica{option: option, opts: opts}, nil
 }
 
 // Read returns a reading of each sale, in order, as the replica has it; Now is
 // the replica's clock. A sale that has not reached it has Loaded false. Errors
 // are those of port.Reader.
-func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
+func (r *replica) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil
 	}
@@ -58,7 +58,7 @@ func (r *Replica) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readi
 
 // connected returns the connection, made now if there is none yet: a replica
 // that is down keeps no server from starting.
-func (r *Replica) connected(ctx context.Context) (*Ledger, error) {
+func (r *replica) connected(ctx context.Context) (*Ledger, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed {
@@ -75,7 +75,7 @@ func (r *Replica) connected(ctx context.Context) (*Ledger, error) {
 }
 
 // Close ends the connections. It is idempotent.
-func (r *Replica) Close() error {
+func (r *replica) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true

@@ -27,15 +27,15 @@ func startReplica(t *testing.T, primary *servertest.RedisServer) *servertest.Red
 	return servertest.StartRedis(t, "--replicaof", host+" "+port, "--repl-diskless-sync-delay", "0")
 }
 
-func newReplica(t *testing.T, url string) *redisledger.Replica {
+func newReplica(t *testing.T, url string) port.LedgerReplica {
 	t.Helper()
-	r := must.Get(redisledger.NewReplica(url, redisledger.Options{}))(t)
+	r := must.Get(port.LedgerDriverOf(url).OpenReplica(url))(t)
 	t.Cleanup(func() { r.Close() })
 	return r
 }
 
 // awaitReading reads until the reading is as wanted: a replica is behind.
-func awaitReading(t *testing.T, r *redisledger.Replica, sale sluice.SaleID,
+func awaitReading(t *testing.T, r port.LedgerReplica, sale sluice.SaleID,
 	want func(*port.Reading) bool,
 ) port.Reading {
 	t.Helper()

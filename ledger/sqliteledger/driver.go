@@ -14,7 +14,7 @@ func init() {
 			return Open(ctx, url[len("sqlite:"):], Options{Node: o.Node})
 		},
 		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyLedger, error) {
-			return OpenReadOnly(ctx, url[len("sqlite:"):])
+			return openReadOnly(ctx, url[len("sqlite:"):])
 		},
 	})
 }

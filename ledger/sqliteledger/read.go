@@ -51,7 +51,7 @@ func (all salesByID) read(ids []sluice.SaleID, now time.Time) []port.Reading {
 	return readings
 }
 
-// reader reads the sales that a Ledger or a Snapshot holds.
+// reader reads the sales that a Ledger or a snapshot holds.
 type reader struct {
 	held func(ctx context.Context, id sluice.SaleID) (*sale, error)
 }

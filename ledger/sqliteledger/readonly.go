@@ -10,31 +10,31 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Snapshot is a ledger's file as it was at one moment, read while a server may
+// snapshot is a ledger's file as it was at one moment, read while a server may
 // own it and go on writing. It is the audit's way in: there is nothing on it
 // that writes. All its answers are of the same moment, so what Read, Records
 // and PeekJournal say of a sale adds up.
-type Snapshot struct {
+type snapshot struct {
 	reader
 	path  string
 	sales salesByID
 	at    time.Time
 }
 
-var _ port.Reader = (*Snapshot)(nil)
+var _ port.Reader = (*snapshot)(nil)
 
-// OpenReadOnly reads the ledger in the file at path. It needs no lock, and
+// openReadOnly reads the ledger in the file at path. It needs no lock, and
 // changes nothing in the file. The error wraps os.ErrNotExist if there is no
 // file; a file that is not a ledger, or has another format, is an error that
 // says so.
-func OpenReadOnly(ctx context.Context, path string) (_ *Snapshot, err error) {
+func openReadOnly(ctx context.Context, path string) (_ *snapshot, err error) {
 	defer wrap(&err, "open %s read-only", path)
 	f, err := openFileReadOnly(ctx, path, "query_only(1)")
 	if err != nil {
 		return nil, err
 	}
 	defer f.close()
-	s := &Snapshot{path: path, at: time.Now().UTC().Truncate(time.Millisecond)}
+	s := &snapshot{path: path, at: time.Now().UTC().Truncate(time.Millisecond)}
 	s.held = s.look
 	if s.sales, _, err = f.replay(ctx); err != nil {
 		return nil, err
@@ -59,7 +59,7 @@ func openFileReadOnly(ctx context.Context, path string, pragmas ...string) (*fil
 	return f, nil
 }
 
-func (s *Snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
+func (s *snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
 	if held := s.sales[id]; held != nil {
 		return held, nil
 	}
@@ -69,8 +69,8 @@ func (s *Snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
 // Refresh reads the file again: from then on the answers are of that moment.
 // What reads a store after a snapshot needs it, to tell orders that came later
 // from orders that the ledger never promised.
-func (s *Snapshot) Refresh(ctx context.Context) error {
-	fresh, err := OpenReadOnly(ctx, s.path)
+func (s *snapshot) Refresh(ctx context.Context) error {
+	fresh, err := openReadOnly(ctx, s.path)
 	if err != nil {
 		return err
 	}
@@ -79,9 +79,9 @@ func (s *Snapshot) Refresh(ctx context.Context) error {
 }
 
 // Close implements io.Closer. The file was given back when it had been read.
-func (s *Snapshot) Close() error { return nil }
+func (s *snapshot) Close() error { return nil }
 
 // Read implements port.Reader. Now is when the snapshot was taken.
-func (s *Snapshot) Read(_ context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
+func (s *snapshot) Read(_ context.Context, ids []sluice.SaleID) ([]port.Reading, error) {
 	return s.sales.read(ids, s.at), nil
 }

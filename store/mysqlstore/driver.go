@@ -13,7 +13,7 @@ func init() {
 			return Open(ctx, url, Options{Lazy: lazy})
 		},
 		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
-			return OpenReadOnly(ctx, url)
+			return openReadOnly(ctx, url)
 		},
 	})
 }

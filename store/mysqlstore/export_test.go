@@ -19,6 +19,9 @@ const (
 	ReleaseLock = releaseLock
 )
 
+// OpenReadOnly opens as the driver does.
+var OpenReadOnly = openReadOnly
+
 // Retry reports whether an error is worth another try.
 func Retry(err error) bool { return dialect{}.Retry(err) }
 

@@ -65,10 +65,10 @@ func Open(ctx context.Context, url string, opts Options) (*Store, error) {
 	return sqlcore.Opened(s, s.server.Open(ctx, opts.Lazy))
 }
 
-// OpenReadOnly connects to a database for reading only, also while servers
+// openReadOnly connects to a database for reading only, also while servers
 // write to it. It does not migrate: a missing schema, or one of another
 // version, is an error. Every method that changes something fails.
-func OpenReadOnly(ctx context.Context, url string) (*Store, error) {
+func openReadOnly(ctx context.Context, url string) (*Store, error) {
 	s, err := connect(url, Options{}, append([]string{readOnly}, session...))
 	if err != nil {
 		return nil, err

@@ -14,14 +14,14 @@ func init() {
 			return Open(ctx, url, Options{Lazy: lazy})
 		},
 		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
-			return OpenReadOnly(ctx, url)
+			return openReadOnly(ctx, url)
 		},
 		Ledger: func(store port.ReadOnlyStore, node string) (port.Ledger, error) {
 			s, ok := port.As[*Store](store)
 			if !ok {
 				return nil, fmt.Errorf("pgstore: a %T wraps no store of this package", store)
 			}
-			return s.Ledger(node)
+			return s.ledger(node, nil)
 		},
 	})
 }

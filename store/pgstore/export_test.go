@@ -9,7 +9,14 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// LedgerAt is Ledger with a clock of the test's own.
+// Ledger is what the driver returns.
+type Ledger = ledger
+
+// OpenReadOnly opens as the driver does.
+var OpenReadOnly = openReadOnly
+
+// LedgerAt returns the store's ledger, with a clock of the test's own, or with nil the
+// database's.
 func (s *Store) LedgerAt(node string, now func() time.Time) (*Ledger, error) {
 	return s.ledger(node, now)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/sluicehq/sluice/internal/sqlcore"
 )
 
-// Ledger is a port.Ledger in the database of a store, whose orders are its
+// ledger is a port.Ledger in the database of a store, whose orders are its
 // records: an accepted claim is an order of the same transaction, so there is no
 // journal, and an order that ends gives its units back in its own transaction
 // (docs/adr/0013-postgresql-is-the-ledger-too.md).
@@ -26,7 +26,7 @@ import (
 // transaction that stores or ends orders of the sale locks too, after the orders
 // that it ends; then the ledger's row of the sale. So claims of a sale follow each
 // other over all servers, and what they are decided by stands still.
-type Ledger struct {
+type ledger struct {
 	store *Store
 	node  string
 	now   func() time.Time // nil: the database's clock
@@ -40,17 +40,16 @@ type Ledger struct {
 	closed    atomic.Bool
 }
 
-var _ port.Ledger = (*Ledger)(nil)
+var _ port.Ledger = (*ledger)(nil)
 
 // ledgerConns is the size of a ledger's pool, in addition to the store's: of all first
 // turns, the second one (share), and two for readers.
 const ledgerConns = firstTurns + 1 + 2
 
-// Ledger returns the ledger in the store's database, for the server called node.
-// It asks the database nothing yet. Close it before the store.
-func (s *Store) Ledger(node string) (*Ledger, error) { return s.ledger(node, nil) }
-
-func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
+// ledger returns the ledger in the store's database, for the server called node. It asks
+// the database nothing yet. Close it before the store. A clock is for tests; nil: the
+// database's.
+func (s *Store) ledger(node string, now func() time.Time) (*ledger, error) {
 	if node == "" {
 		return nil, errors.New("pgstore: the ledger of a server without a name")
 	}
@@ -67,16 +66,16 @@ func (s *Store) ledger(node string, now func() time.Time) (*Ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: ledger: %w", err)
 	}
-	return &Ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), share: newShare()}, nil
+	return &ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), share: newShare()}, nil
 }
 
 // Called says which ledger this is: that of its store, in which no other one is called so.
-func (l *Ledger) Called(context.Context) (name string, made bool, err error) {
+func (l *ledger) Called(context.Context) (name string, made bool, err error) {
 	return "store", false, nil
 }
 
 // Close ends the use of the ledger, but not of the store.
-func (l *Ledger) Close() error {
+func (l *ledger) Close() error {
 	l.sweeping.begins.Lock()
 	l.closed.Store(true)
 	l.sweeping.begins.Unlock()
@@ -87,7 +86,7 @@ func (l *Ledger) Close() error {
 }
 
 // wrap says where an error happened, and what it means to those who ask a ledger.
-func (l *Ledger) wrap(err *error, format string, args ...any) {
+func (l *ledger) wrap(err *error, format string, args ...any) {
 	if *err == nil {
 		return
 	}
@@ -144,7 +143,7 @@ const (
 )
 
 // scanHeld reads a row of heldColumns.
-func (l *Ledger) scanHeld(row pgx.Row) (h held, err error) {
+func (l *ledger) scanHeld(row pgx.Row) (h held, err error) {
 	var total, perBuyer, orders, unpaid *int64
 	var closes, until *time.Time
 	t := &h.Terms
@@ -198,7 +197,7 @@ func (h *held) begins() bool {
 // mark is the last sequence of an epoch that this server was told.
 type mark struct{ epoch, told int64 }
 
-func (l *Ledger) markOf(sale sluice.SaleID) mark {
+func (l *ledger) markOf(sale sluice.SaleID) mark {
 	if m, ok := l.marks.Load(sale); ok {
 		return m.(mark)
 	}
@@ -206,7 +205,7 @@ func (l *Ledger) markOf(sale sluice.SaleID) mark {
 }
 
 // tell notes what this server was told. Answers may come out of order.
-func (l *Ledger) tell(sale sluice.SaleID, now mark) {
+func (l *ledger) tell(sale sluice.SaleID, now mark) {
 	for {
 		before, known := l.marks.Load(sale)
 		if !known {
@@ -236,7 +235,7 @@ func (h *held) lost(m mark) string {
 	return ""
 }
 
-func (l *Ledger) ready(ctx context.Context) error {
+func (l *ledger) ready(ctx context.Context) error {
 	if l.closed.Load() {
 		return sluice.ErrClosed
 	}
@@ -244,7 +243,7 @@ func (l *Ledger) ready(ctx context.Context) error {
 }
 
 // on calls do with a connection, in the sale's turn.
-func (l *Ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
+func (l *ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
 	do func(ctx context.Context, conn *pgxpool.Conn) error,
 ) (err error) {
 	if err := l.ready(ctx); err != nil {
@@ -266,7 +265,7 @@ func (l *Ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Durati
 }
 
 // within calls do in a transaction, in the sale's turn.
-func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
+func (l *ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Duration,
 	do func(ctx context.Context, tx pgx.Tx) error,
 ) error {
 	return l.on(ctx, sale, timeout, func(ctx context.Context, conn *pgxpool.Conn) error {
@@ -285,7 +284,7 @@ func (l *Ledger) within(ctx context.Context, sale sluice.SaleID, timeout time.Du
 }
 
 // queueLimits sets for a transaction what its connection does not keep.
-func (l *Ledger) queueLimits(b *pgx.Batch) {
+func (l *ledger) queueLimits(b *pgx.Batch) {
 	if l.store.session.pooled.Load() {
 		b.Queue(l.store.session.local)
 		b.Queue("SELECT " + calls(ledgerSettings, true))

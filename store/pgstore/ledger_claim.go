@@ -20,7 +20,7 @@ const maxClaims = 1000
 
 // Claim implements port.Decider. Up to 1,000 claims are one transaction, in one round
 // trip or two.
-func (l *Ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
+func (l *ledger) Claim(ctx context.Context, id sluice.SaleID, claims []sluice.Claim) (_ []sluice.Decision, err error) {
 	defer l.wrap(&err, "claim sale=%s", id)
 	decisions := make([]sluice.Decision, 0, len(claims))
 	for batch := range slices.Chunk(claims, maxClaims) {
@@ -41,7 +41,7 @@ const maxRefused = 32
 // decideOrSplit decides a batch in a transaction. If the database refuses what it would
 // write, by a constraint or a trigger of an operator, its halves are decided, so that
 // one claim does not keep the others of the batch from being decided.
-func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []sluice.Claim, budget *int,
+func (l *ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []sluice.Claim, budget *int,
 ) (decided []sluice.Decision, err error) {
 	err = l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		decided, err = l.claim(ctx, conn, id, claims)
@@ -74,7 +74,7 @@ func (l *Ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []s
 // another. A transaction that only refuses is rolled back, which needs no disk. One that
 // repeats an acceptance is committed: that waits for a synchronous standby until it has the
 // order, which the attempt before, whose wait was broken off, need not have done.
-func (l *Ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, claims []sluice.Claim,
+func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, claims []sluice.Claim,
 ) ([]sluice.Decision, error) {
 	m := l.markOf(id)
 	d := l.deciding(claims)
@@ -137,7 +137,7 @@ func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.
 
 // collided deals with an order that another one keeps from being stored. Of the place
 // of another the ledger would give the next one, too: it has lost claims.
-func (l *Ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *held, err error) error {
+func (l *ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *held, err error) error {
 	if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
 		return undo
 	}
@@ -161,7 +161,7 @@ type writing struct{ want, got int64 }
 
 // deciding is one batch of claims.
 type deciding struct {
-	l         *Ledger
+	l         *ledger
 	held      held
 	claims    []sluice.Claim
 	decisions []sluice.Decision
@@ -169,7 +169,7 @@ type deciding struct {
 	told      int64                     // the last sequence in the decisions
 }
 
-func (l *Ledger) deciding(claims []sluice.Claim) *deciding {
+func (l *ledger) deciding(claims []sluice.Claim) *deciding {
 	d := &deciding{
 		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)),
 		buyers: make(map[sluice.BuyerID]*buyer, len(claims)),

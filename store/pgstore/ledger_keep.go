@@ -15,7 +15,7 @@ import (
 
 // keep calls do with a sale that the ledger holds under this epoch, in a transaction
 // that holds its rows.
-func (l *Ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
+func (l *ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
 	do func(ctx context.Context, tx pgx.Tx, h *held) error,
 ) error {
 	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
@@ -33,7 +33,7 @@ func (l *Ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
 }
 
 // lock holds a sale's rows; one that the ledger does not hold is not Loaded.
-func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, error) {
+func (l *ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, error) {
 	batch := &pgx.Batch{}
 	batch.Queue(lockSale, id)
 	batch.Queue(lockHeld, id)
@@ -49,7 +49,7 @@ func (l *Ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, e
 
 // Load implements port.Keeper. The image's claims that are stored are on record
 // already; the others, of dead letters, become promises.
-func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
+func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	defer l.wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
 	if seen := l.markOf(image.Sale).epoch; seen >= image.Epoch {
 		if readings, err := l.Read(ctx, []sluice.SaleID{image.Sale}); err != nil || readings[0].Epoch < image.Epoch {
@@ -133,7 +133,7 @@ func termsArgs(t *sluice.Terms) []any {
 }
 
 // Apply implements port.Keeper.
-func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
+func (l *ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
 	defer l.wrap(&err, "apply sale=%s version=%d", id, terms.Version)
 	reopened := false
 	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, h *held) error {
@@ -160,7 +160,7 @@ func (l *Ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms
 }
 
 // Fence implements port.Keeper. An empty reason is an error.
-func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
+func (l *ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reason string) (err error) {
 	defer l.wrap(&err, "fence sale=%s", id)
 	if reason == "" {
 		return errors.New("a fence needs a reason")
@@ -172,7 +172,7 @@ func (l *Ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reaso
 }
 
 // Unfence implements port.Keeper.
-func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+func (l *ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "unfence sale=%s", id)
 	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
 		_, err := tx.Exec(ctx, changeFence, id, "")
@@ -181,7 +181,7 @@ func (l *Ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (er
 }
 
 // Drop implements port.Keeper. The orders are the store's, and stay.
-func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
+func (l *ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "drop sale=%s epoch=%d", id, epoch)
 	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
 		b := &pgx.Batch{}
@@ -203,7 +203,7 @@ func (l *Ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 // Release implements port.Releaser. An order gives its units back in the transaction
 // that ends it, so what comes here was written while another ledger had the sale, or
 // none: it changes nothing.
-func (l *Ledger) Release(ctx context.Context, id sluice.SaleID, releases []port.Release,
+func (l *ledger) Release(ctx context.Context, id sluice.SaleID, releases []port.Release,
 ) (answer port.Released, err error) {
 	defer l.wrap(&err, "release sale=%s", id)
 	h, err := l.look(ctx, id)

@@ -18,7 +18,7 @@ func TestPlansOfTheLedger(t *testing.T) {
 	t.Parallel()
 	s := must.Get(Open(t.Context(), servertest.Postgres(t), Options{}))(t)
 	defer s.Close()
-	l := must.Get(s.Ledger("one"))(t)
+	l := must.Get(s.LedgerAt("one", nil))(t)
 	defer l.Close()
 	conn := must.Get(l.pool.Acquire(t.Context()))(t)
 	defer conn.Release()

@@ -14,7 +14,7 @@ import (
 
 // counting calls do in a transaction that alone counts tries of a sale. It holds no row
 // that claims need, and waits for no disk.
-func (l *Ledger) counting(ctx context.Context, id sluice.SaleID, do func(ctx context.Context, tx pgx.Tx) error) error {
+func (l *ledger) counting(ctx context.Context, id sluice.SaleID, do func(ctx context.Context, tx pgx.Tx) error) error {
 	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, countAlone, id); err != nil {
 			return err
@@ -37,7 +37,7 @@ const (
 
 // Allow implements port.RateLimiter. The counts are rows of their own, which do not
 // survive a crash of the database.
-func (l *Ledger) Allow(ctx context.Context, id sluice.SaleID, rates port.Rates, tries []port.Try,
+func (l *ledger) Allow(ctx context.Context, id sluice.SaleID, rates port.Rates, tries []port.Try,
 ) (waits []port.Wait, err error) {
 	defer l.wrap(&err, "rate sale=%s", id)
 	byBuyer, byAddress := rates.Buyer.Meter(), rates.Address.Meter()
@@ -121,7 +121,7 @@ type sweeping struct {
 }
 
 // sweep deletes, now and then, what is paid for, beside the caller.
-func (l *Ledger) sweep() {
+func (l *ledger) sweep() {
 	now := time.Now()
 	due := l.sweeping.next.Load()
 	if l.now != nil || now.UnixNano() < due || !l.sweeping.next.CompareAndSwap(due, now.Add(time.Minute).UnixNano()) {

@@ -16,7 +16,7 @@ import (
 // Read implements port.Reader, with one query. A reading that shows that the
 // database is an older copy fences its sale; one that is the first to see a reopening
 // lets its cooldown begin.
-func (l *Ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
+func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer l.wrap(&err, "read")
 	marks := make(map[sluice.SaleID]mark, len(ids)) // before the question
 	asked := make([]string, len(ids))
@@ -69,7 +69,7 @@ const beginCooldown = `UPDATE ledger_sales SET reopened = 0, cooldown = $5,
 	WHERE sale_id IN (SELECT sale_id FROM ledger_sales WHERE sale_id = $1 FOR NO KEY UPDATE SKIP LOCKED)
 		AND reopened = $2 AND version = $3 AND seq = $4`
 
-func (l *Ledger) exec(ctx context.Context, statement string, args ...any) (int64, error) {
+func (l *ledger) exec(ctx context.Context, statement string, args ...any) (int64, error) {
 	if l.store.ReadOnly {
 		return 0, nil
 	}
@@ -80,7 +80,7 @@ func (l *Ledger) exec(ctx context.Context, statement string, args ...any) (int64
 }
 
 // states reads sales that the ledger holds, and its clock.
-func (l *Ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*held, time.Time, error) {
+func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*held, time.Time, error) {
 	all, now := make(map[sluice.SaleID]*held, len(ids)), time.Time{}
 	if err := l.ready(ctx); err != nil {
 		return nil, now, err
@@ -107,7 +107,7 @@ func (l *Ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*h
 }
 
 // look returns a sale that the ledger holds.
-func (l *Ledger) look(ctx context.Context, id sluice.SaleID) (*held, error) {
+func (l *ledger) look(ctx context.Context, id sluice.SaleID) (*held, error) {
 	all, _, err := l.states(ctx, []string{string(id)})
 	if err == nil && all[id] == nil {
 		err = port.ErrNotLoaded
@@ -116,7 +116,7 @@ func (l *Ledger) look(ctx context.Context, id sluice.SaleID) (*held, error) {
 }
 
 // Records implements port.Reader: the stored orders, and promises without one.
-func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(port.Record) bool) (err error) {
+func (l *ledger) Records(ctx context.Context, id sluice.SaleID, yield func(port.Record) bool) (err error) {
 	defer l.wrap(&err, "records sale=%s", id)
 	h, err := l.look(ctx, id)
 	if err != nil {
@@ -138,7 +138,7 @@ func (l *Ledger) Records(ctx context.Context, id sluice.SaleID, yield func(port.
 }
 
 // Holders implements port.Reader.
-func (l *Ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
+func (l *ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer l.wrap(&err, "holders sale=%s", id)
 	if _, err := l.look(ctx, id); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (l *Ledger) Holders(ctx context.Context, id sluice.SaleID, yield func(sluic
 }
 
 // Find implements port.Reader.
-func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ port.Record, err error) {
+func (l *ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.BuyerID) (_ port.Record, err error) {
 	defer l.wrap(&err, "find order=%s", order)
 	id, ok := order.Sale()
 	if !ok {
@@ -179,7 +179,7 @@ func (l *Ledger) Find(ctx context.Context, order sluice.OrderID, buyer sluice.Bu
 }
 
 // Recall implements port.Reader.
-func (l *Ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Record, err error) {
+func (l *ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Record, err error) {
 	defer l.wrap(&err, "recall sale=%s", claim.Sale)
 	h, err := l.look(ctx, claim.Sale)
 	if err != nil {
@@ -200,12 +200,12 @@ func (h *held) orMissing(r port.Record, err error) (port.Record, error) {
 	return r, nil
 }
 
-func (l *Ledger) recordOf(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (port.Record, error) {
+func (l *ledger) recordOf(ctx context.Context, sale sluice.SaleID, order sluice.OrderID) (port.Record, error) {
 	return l.record(ctx, find, sale, order)
 }
 
 // record returns the one record that a query selects, or ErrOrderNotFound.
-func (l *Ledger) record(ctx context.Context, query string, args ...any) (found port.Record, err error) {
+func (l *ledger) record(ctx context.Context, query string, args ...any) (found port.Record, err error) {
 	err = l.query(ctx, query, func(r port.Record) bool {
 		found = r
 		return false
@@ -216,7 +216,7 @@ func (l *Ledger) record(ctx context.Context, query string, args ...any) (found p
 	return found, err
 }
 
-func (l *Ledger) query(ctx context.Context, query string, yield func(port.Record) bool, args ...any) error {
+func (l *ledger) query(ctx context.Context, query string, yield func(port.Record) bool, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
 	rows, err := l.pool.Query(ctx, query, args...)
@@ -239,14 +239,14 @@ const (
 )
 
 // ReadJournal implements port.Journal. Accepted claims are stored: there is none.
-func (l *Ledger) ReadJournal(context.Context, port.JournalRead) ([]port.Entry, error) {
+func (l *ledger) ReadJournal(context.Context, port.JournalRead) ([]port.Entry, error) {
 	return nil, nil
 }
 
 // Ack implements port.Journal.
-func (l *Ledger) Ack(context.Context, sluice.SaleID, []string) error { return nil }
+func (l *ledger) Ack(context.Context, sluice.SaleID, []string) error { return nil }
 
 // PeekJournal implements port.Journal.
-func (l *Ledger) PeekJournal(context.Context, sluice.SaleID, func(port.Entry) bool) error {
+func (l *ledger) PeekJournal(context.Context, sluice.SaleID, func(port.Entry) bool) error {
 	return nil
 }

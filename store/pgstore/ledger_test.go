@@ -174,7 +174,7 @@ func sellAt(t *testing.T, url string, terms func(*sluice.Sale),
 ) (*pgstore.Store, *pgstore.Ledger, *pgxpool.Pool) {
 	t.Helper()
 	store := must.Get(pgstore.Open(t.Context(), url, pgstore.Options{}))(t)
-	l := must.Get(store.Ledger("one"))(t)
+	l := must.Get(store.LedgerAt("one", nil))(t)
 	pool := must.Get(pgxpool.New(context.Background(), url))(t)
 	t.Cleanup(func() {
 		pool.Close()
@@ -398,7 +398,7 @@ func TestTheDatabaseIsAnOlderCopy(t *testing.T) {
 			codes(t, l, "sale", claimOf("cid", 1))
 			must.Get(pool.Exec(t.Context(), `DELETE FROM orders WHERE order_id NOT IN (SELECT order_id FROM old_orders);
 				DELETE FROM ledger_sales; INSERT INTO ledger_sales TABLE old_ledger_sales; UPDATE sales SET taken = 2`))(t)
-			other := must.Get(store.Ledger("two"))(t)
+			other := must.Get(store.LedgerAt("two", nil))(t)
 			defer other.Close()
 			if got := codes(t, other, "sale", claimOf("dan", 1), claimOf("dan", 2)); got[sluice.Accepted] != 2 {
 				t.Fatalf("%v, want a server that was told nothing to go on", got)

@@ -35,7 +35,7 @@ func copyFile(ctx context.Context, from, to, fence string) (c Copied, err error)
 	if fence == "" {
 		return c, errors.New("a fence needs a reason")
 	}
-	source, err := openReadOnly(ctx, from)
+	source, err := connectReadOnly(ctx, from)
 	if err != nil {
 		return c, err
 	}
@@ -43,7 +43,7 @@ func copyFile(ctx context.Context, from, to, fence string) (c Copied, err error)
 	if err != nil {
 		return c, err
 	}
-	// As openReadOnly, but for query_only, under which SQLite writes no other
+	// As connectReadOnly, but for query_only, under which SQLite writes no other
 	// file either.
 	plain, err := handle(from, 1, "mode=rw")
 	if err != nil {

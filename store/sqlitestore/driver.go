@@ -14,7 +14,7 @@ func init() {
 			return Open(ctx, url[len("sqlite:"):], Options{})
 		},
 		OpenReadOnly: func(ctx context.Context, url string) (port.ReadOnlyStore, error) {
-			return OpenReadOnly(ctx, url[len("sqlite:"):])
+			return openReadOnly(ctx, url[len("sqlite:"):])
 		},
 	})
 }

@@ -6,6 +6,9 @@ import (
 	"github.com/sluicehq/sluice/internal/must"
 )
 
+// OpenReadOnly opens as the driver does.
+var OpenReadOnly = openReadOnly
+
 // Pragma reads a setting of the connection that writes.
 func (s *Store) Pragma(t *testing.T, name string) (value string) {
 	t.Helper()

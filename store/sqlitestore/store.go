@@ -1,6 +1,6 @@
 // Package sqlitestore is a port.Store in one SQLite file: the embedded
 // default. It is pure Go. One process writes to the file; others may read it
-// while it does (OpenReadOnly).
+// while it does (openReadOnly).
 //
 // Everything is committed with a full fsync. One connection writes, several
 // read; a transaction that writes takes SQLite's write lock when it begins, so
@@ -102,19 +102,19 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return &Store{Store: sqlcore.New(dialect{path: absolute, now: now}, write, read), write: write}, nil
 }
 
-// OpenReadOnly opens a file that is there, for reading only, also while
+// openReadOnly opens a file that is there, for reading only, also while
 // another process writes to it. It neither creates nor migrates: a missing
 // file, or another version of the schema, is an error. Every method that
 // changes something fails.
-func OpenReadOnly(ctx context.Context, path string) (*Store, error) {
-	s, err := openReadOnly(ctx, path)
+func openReadOnly(ctx context.Context, path string) (*Store, error) {
+	s, err := connectReadOnly(ctx, path)
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: open %s for reading: %w", path, err)
 	}
 	return s, nil
 }
 
-func openReadOnly(ctx context.Context, path string) (*Store, error) {
+func connectReadOnly(ctx context.Context, path string) (*Store, error) {
 	if err := findable(path, true); err != nil {
 		return nil, err
 	}

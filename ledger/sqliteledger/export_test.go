@@ -1,0 +1,4 @@
+package sqliteledger
+
+// OpenReadOnly opens as the driver does.
+var OpenReadOnly = openReadOnly
