@@ -313,11 +313,15 @@ func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt
 	t.Logf("%d orders restored, %d now, epoch %d", len(before), len(now), report.Figures.Store.Epoch)
 }
 
+// patience bounds every wait for what must happen: a machine may be busy, and only what
+// never happens is a failure.
+const patience = 5 * time.Minute
+
 func await(t *testing.T, what string, reached func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); !reached(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !reached(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited a minute for %s", what)
+			t.Fatalf("waited %s for %s", patience, what)
 		}
 	}
 }
