@@ -109,23 +109,3 @@ sluice order cancel $(sluice order list --sale phone --json | grep -o 'phone\.[0
 func pathOf(dir string) []string {
 	return []string{"PATH=" + dir + string(os.PathListSeparator) + os.Getenv("PATH"), "HOME=" + dir}
 }
-
-// docs/sizing.md: what its figures were measured with, and what measures others.
-func TestSizing(t *testing.T) {
-	t.Parallel()
-	servertest.Program(t, "redis", "redis-cli")
-	page := snippets(t, "docs/sizing.md")
-	measured, yours := next(t, &page, "sh", "INFO memory"), next(t, &page, "sh", "sluice load")
-	redis, dir, addr := servertest.StartRedis(t), t.TempDir(), freeAddr(t)
-	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
-	started := redis.URL() + " & server=$!\ntrap 'kill $server; wait' EXIT\nuntil curl -s http://" + addr +
-		"/readyz; do sleep 0.1; done\n"
-	script := strings.NewReplacer("redis://127.0.0.1:6379 &\n", started, "redis-cli", "redis-cli -u "+redis.URL(),
-		"100000", "1000", "--connections 1000", "--connections 20", "100ms", "1m").Replace(measured + yours)
-	out := sh(t, dir, script, append(pathOf(dir), "SLUICE_LISTEN="+addr, "SLUICE_URL=http://"+addr)...)
-	for _, want := range []string{"got one              1,000  accepted", "used_memory:", "rehearsal"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not print %s:\n%s", want, out)
-		}
-	}
-}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // Documents of a shop's people are tested by what they say: these read their code.
@@ -105,6 +106,100 @@ func sh(t *testing.T, dir, commands string, env ...string) string {
 	return out.String()
 }
 
+// walk is a document whose commands run as they stand there, one block after the other.
+type walk struct {
+	page  string
+	has   []string // what tells its blocks from the page's others
+	edits []string // for replaceAll: where a person waits or looks, and what this machine has instead
+	wants []string // in what they print
+}
+
+// serving is what follows a server that a walk starts.
+const serving = "& server=$!\ntrap 'kill $server; wait $server' EXIT\nuntil curl -s $SLUICE_URL/readyz; do sleep 0.1; done\n"
+
+// run runs the walk in a folder and at a port of its own, and returns what it prints.
+func (w walk) run(t *testing.T) string {
+	t.Helper()
+	dir, addr := t.TempDir(), freeAddr(t)
+	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
+	page, script := snippets(t, w.page), ""
+	for _, has := range w.has {
+		script += next(t, &page, "sh", has)
+	}
+	script = strings.ReplaceAll(replaceAll(t, script, w.edits...), "127.0.0.1:8080", addr)
+	out := sh(t, dir, script, append(pathOf(dir), "SLUICE_LISTEN="+addr, "SLUICE_URL=http://"+addr)...)
+	for _, want := range w.wants {
+		if !strings.Contains(out, want) {
+			t.Errorf("it does not print %s:\n%s", want, out)
+		}
+	}
+	return out
+}
+
+// First sales as documents show them. A script waits for an order where a person would look again.
+func TestWalks(t *testing.T) {
+	t.Parallel()
+	servertest.Program(t, "redis", "redis-cli")
+	redis := servertest.StartRedis(t)
+	const until = "until ./sluice order list --sale "
+	for _, w := range []walk{
+		{
+			page: "README.md", has: []string{"go build"},
+			edits: []string{
+				"go build -o sluice ./cmd/sluice\n", "", "./sluice serve &", "./sluice serve " + serving,
+				"./sluice order list", until + "phone | grep -q alice; do sleep 0.01; done\n./sluice order list",
+			},
+			wants: []string{
+				`{"order_id":"phone.`, `"sale_id":"phone","quantity":1,"status":"queued"}`, "pending", "Everything adds up.",
+			},
+		},
+		{
+			page: "docs/integrate.md", has: []string{"curl -X POST"},
+			edits: []string{
+				"URL=http://127.0.0.1:8080", "URL=$SLUICE_URL\n./sluice serve " + serving,
+				"\nORDER=", "\n" + until + "mug | grep -q alice; do sleep 0.01; done\nORDER=",
+			},
+			wants: []string{`"state":"open"`, `"status":"queued"`, `"status":"paid"`, `"action":"pay"`, `"ok":true`},
+		},
+		{ // what its figures were measured with, and what measures others
+			page: "docs/sizing.md", has: []string{"INFO memory", "sluice load"},
+			edits: []string{
+				"redis://127.0.0.1:6379 &\n", redis.URL() + " " + serving, "redis-cli", "redis-cli -u " + redis.URL(),
+				"100000", "1000", "--connections 1000", "--connections 20", "100ms", "1m",
+			},
+			wants: []string{"got one              1,000  accepted", "used_memory:", "rehearsal"},
+		},
+		articles,
+	} {
+		t.Run(w.page, func(t *testing.T) {
+			t.Parallel()
+			out := w.run(t)
+			if w.page == articles.page {
+				ids := regexp.MustCompile(`"order_id":"mug\.[0-9a-f]+"`).FindAllString(out, -1)
+				if len(ids) != 4 || ids[0] != ids[1] {
+					t.Errorf("orders %q: want alice's twice, bob's, carol's", ids)
+				}
+			}
+		})
+	}
+}
+
+// articles goes through all steps of the articles.
+var articles = walk{
+	page: "docs/articles.md", has: []string{"go build"},
+	edits: []string{
+		"go build -o sluice ./cmd/sluice\n", "", "./sluice serve &", "./sluice serve " + serving,
+		"curl -sI", "curl -i", "curl -si", "curl -i", // of what our own curl knows
+		"curl -sN --max-time 1 $URL/v1/sales/mug/events || true", "",
+		"sleep 1\n", "until ./sluice order list --sale mug | grep -q bob; do sleep 0.01; done\n",
+		"sleep 2\n", "until curl -s $URL/v1/sales/mug | grep -q '\"available\":2'; do sleep 0.01; done\nsleep 1\n",
+	},
+	wants: []string{
+		"opens in ", "state      open", `"code":"buyer_limit"`, `"code":"sold_out"`, "pending", "cancelled",
+		"Cache-Control: public, max-age=60", "10 tries in 1s, over all servers", "in step", "Everything adds up.",
+	},
+}
+
 // The Chinese pages have the same code as the English ones, but for comments and titles,
 // and as many headings and rows of tables at least.
 func TestChineseSnippetsAgree(t *testing.T) {
@@ -114,8 +209,8 @@ func TestChineseSnippetsAgree(t *testing.T) {
 	if err != nil || len(pages) == 0 {
 		t.Fatal(pages, err)
 	}
-	for _, file := range pages {
-		page := "docs/" + strings.TrimSuffix(filepath.Base(file), ".zh-CN.md")
+	for _, file := range append(pages, "../../README.zh-CN.md") {
+		page := strings.TrimPrefix(strings.TrimSuffix(file, ".zh-CN.md"), "../../")
 		code := func(file string) (all []snippet) {
 			for _, s := range snippets(t, file) {
 				s.text = title.ReplaceAllString(comment.ReplaceAllString(s.text, ""), "--title T")

@@ -17,27 +17,6 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// docs/integrate.md: its first sale, with curl.
-func TestGuideFirstSale(t *testing.T) {
-	t.Parallel()
-	guide := snippets(t, "docs/integrate.md")
-	commands := next(t, &guide, "sh", "curl -X POST")
-	s := startServer(t, backends{})
-	dir := t.TempDir()
-	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
-	write(t, filepath.Join(dir, "sluice-data", "admin.key"), adminKey+"\n")
-	out := sh(t, dir, replaceAll(t, commands, "URL=http://127.0.0.1:8080", "URL="+s.url, "\nORDER=",
-		"\nuntil ./sluice order list --sale mug | grep -q alice; do sleep 0.01; done\nORDER="),
-		append(environment(), "SLUICE_URL="+s.url)...)
-	for _, want := range []string{
-		`"state":"open"`, `"status":"queued"`, `"status":"paid"`, `"action":"pay"`, `"ok":true`,
-	} {
-		if !strings.Contains(out, want) {
-			t.Errorf("it does not print %s:\n%s", want, out)
-		}
-	}
-}
-
 // The programs of the guide that mint tokens, each with its language's own tools, as far
 // as this machine has them.
 func TestGuideTokens(t *testing.T) {

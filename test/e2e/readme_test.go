@@ -8,22 +8,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/sluicehq/sluice/internal/must"
 )
-
-// The first sale of the README: the script waits for the order where a person would
-// look again.
-func TestReadmeFirstSale(t *testing.T) {
-	t.Parallel()
-	runWalk(t, "README.md", []change{
-		{"./sluice order list", `until ./sluice order list --sale phone | grep -q alice; do sleep 0.01; done
-./sluice order list`},
-	}, `{"order_id":"phone.`, `"sale_id":"phone","quantity":1,"status":"queued"}`, "pending", "Everything adds up.")
-}
 
 // The README's lines for a program with Sluice in it compile.
 func TestReadmeEmbeds(t *testing.T) {
@@ -36,7 +23,6 @@ import (
 	"log"
 	"net/http"
 
-	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 )
@@ -51,68 +37,6 @@ func main() {
 	if out, err := vet.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-}
-
-// change is what a test does where a person does something else.
-type change struct{ from, to string }
-
-// runWalk runs the commands of a document as they stand there, but for its changes and
-// the port. It returns what they print, which has all that is wanted.
-func runWalk(t *testing.T, file string, changes []change, wants ...string) string {
-	t.Helper()
-	dir, addr := t.TempDir(), freeAddr(t)
-	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
-	script := firstSale(t, file)
-	for _, c := range append(changes,
-		change{"go build -o sluice ./cmd/sluice\n", ""}, // it is built
-		change{"./sluice serve &\n", "./sluice serve & server=$!\ntrap 'kill $server; wait $server' EXIT\n"},
-		change{"127.0.0.1:8080", addr},
-	) {
-		if !strings.Contains(script, c.from) {
-			t.Fatalf("%s does not have %q", file, c.from)
-		}
-		script = strings.ReplaceAll(script, c.from, c.to)
-	}
-	cmd := exec.Command("sh", "-eu", "-c", script)
-	cmd.Dir = dir
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "SLUICE_LISTEN=" + addr, "SLUICE_URL=http://" + addr}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for _, want := range wants {
-		if !strings.Contains(string(out), want) {
-			t.Errorf("the output does not have %s:\n%s", want, out)
-		}
-	}
-	return string(out)
-}
-
-// The Chinese pages have the same commands, but for what buyers read.
-func TestChineseCommandsAgree(t *testing.T) {
-	title := regexp.MustCompile(`--title "[^"]*"`)
-	for _, page := range []string{"README", "docs/articles"} {
-		english := title.ReplaceAllString(firstSale(t, page+".md"), "--title T")
-		chinese := title.ReplaceAllString(firstSale(t, page+".zh-CN.md"), "--title T")
-		if english != chinese {
-			t.Errorf("%s.md:\n%s\n%s.zh-CN.md:\n%s", page, english, page, chinese)
-		}
-	}
-}
-
-// firstSale returns the commands of the first sale, without comments: the
-// first block of sh that begins by building the binary.
-func firstSale(t *testing.T, file string) string {
-	t.Helper()
-	page := snippets(t, file)
-	var commands strings.Builder
-	for line := range strings.Lines(next(t, &page, "sh", "go build")) {
-		line, _, _ = strings.Cut(line, " #")
-		if !strings.HasPrefix(line, "#") {
-			commands.WriteString(strings.TrimSpace(line) + "\n")
-		}
-	}
-	return commands.String()
 }
 
 // curl is as much of that program as the README and the scripts need, for

@@ -23,9 +23,9 @@ type step struct {
 	edits         []string // for strings.NewReplacer: what this machine has instead
 }
 
-// walk returns the commands of a document, all of them and in order: each snippet has a
+// inSteps returns the commands of a document, all of them and in order: each snippet has a
 // step. `serve` in it is a function of the runbook, which comes back.
-func walk(t *testing.T, file string, steps ...step) (script string) {
+func inSteps(t *testing.T, file string, steps ...step) (script string) {
 	t.Helper()
 	line := regexp.MustCompile(`(?m)^ *(?:\./)?sluice serve\b`)
 	n := 0
@@ -94,7 +94,7 @@ stop() {
 SERVER=
 trap stop EXIT
 `
-	script += walk(t, "docs/operating.md",
+	script += inSteps(t, "docs/operating.md",
 		step{
 			has: "sale check SALE", before: "serve\n" + create("lamp") + open("lamp"), edits: []string{"SALE", "lamp"},
 			after: "stop; rm -r sluice-data\n",
@@ -125,18 +125,18 @@ trap stop EXIT
 		step{has: "pg_restore", edits: append(append([]string{"./sluice reconcile", open("vase") + "./sluice reconcile"},
 			ledger...), shop...)},
 	)
-	script += walk(t, "docs/redis-keys.md",
+	script += inSteps(t, "docs/redis-keys.md",
 		step{has: "XPENDING", edits: []string{"redis-cli", "redis-cli -u " + redis.URL(), "{phone}", "{vase}"}})
 	script += "unset SLUICE_DATA_DIR\n"
 	script += "serve\n" + create("phone") + open("phone")
-	script += walk(t, "docs/gate.md", step{has: "sale patch"})
-	script += walk(t, "docs/events.md",
+	script += inSteps(t, "docs/gate.md", step{has: "sale patch"})
+	script += inSteps(t, "docs/events.md",
 		step{has: "events --follow", edits: []string{"--follow", "--follow & READER=$!\nsleep 0.1; kill $READER"}},
 		step{has: "webhook create"})
-	script += walk(t, "docs/identity.md",
+	script += inSteps(t, "docs/identity.md",
 		step{has: "admin log", before: "ADMIN=\"Authorization: Bearer $(cat sluice-data/admin.key)\" URL=http://$ADDR\n"})
-	script += walk(t, "docs/personal-data.md", step{has: "buyer erase", edits: []string{"4711", "4710"}})
-	script += walk(t, "docs/pages.md", step{has: "--login-url"})
+	script += inSteps(t, "docs/personal-data.md", step{has: "buyer erase", edits: []string{"4711", "4710"}})
+	script += inSteps(t, "docs/pages.md", step{has: "--login-url"})
 	script += "serve\n"
 	guide := snippets(t, "docs/integrate.md")
 	script += strings.Replace(next(t, &guide, "sh", "refund_due"), "grep payment_refused", "cat", 1) // there is none
