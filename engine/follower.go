@@ -237,9 +237,9 @@ func (f *follower) note(id sluice.SaleID, view *admission.View, now time.Time) *
 	if row.CreatedAt.After(s.created) {
 		s.epoch, s.loaded, s.version, s.reading, s.seq = 0, 0, 0, 0, 0
 	}
-	older := row.CreatedAt.Before(s.created) || row.Epoch < s.epoch || row.LoadedEpoch < s.loaded ||
+	wentBack := row.CreatedAt.Before(s.created) || row.Epoch < s.epoch || row.LoadedEpoch < s.loaded ||
 		row.Version < s.version
-	if older {
+	if wentBack {
 		f.log.Warn("the store has an older state of a sale than it had: it was restored while this server runs",
 			"sale", id, "epoch", row.Epoch, "was", s.epoch, "version", row.Version, "version_was", s.version)
 		f.mu.Lock()

@@ -35,7 +35,7 @@ type BoardOptions struct {
 	Timeout time.Duration
 
 	// Rules are those of the sales that the store listed before this server
-	// started, for as long as it does not list them again (Board.remembered).
+	// started, for as long as it does not list them again (Board.rulesOnly).
 	Rules map[sluice.SaleID]sluice.Rules
 	// RulesChanged receives the rules of all sales that are not archived, after
 	// one has come or changed, for Rules the next time. It may take a moment.

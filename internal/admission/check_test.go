@@ -314,7 +314,7 @@ func TestTheShareOfAServer(t *testing.T) {
 				view.admissible("ann", c.servers), c.want)
 		}
 	}
-	view := &View{Sale: sluice.Sale{Rules: sluice.Rules{AdmissionRatio: 1.5}}, remembered: true}
+	view := &View{Sale: sluice.Sale{Rules: sluice.Rules{AdmissionRatio: 1.5}}, rulesOnly: true}
 	if got := view.admissible("ann", 0); got != 1 {
 		t.Errorf("since a start without the store: %d, want 1", got)
 	}

@@ -26,7 +26,7 @@ type Eligibility struct {
 // where none is asked for; a *sluice.RefusedError or ErrUnready otherwise.
 func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *sluice.Caller) error {
 	sale, lists := &view.Sale, e.Lists
-	if view.remembered { // the store does not answer: no deny list, and no server is sure of an allow list
+	if view.rulesOnly { // the store does not answer: no deny list, and no server is sure of an allow list
 		lists = nil
 	}
 	denied, err := lists.has(sale.ID, sluice.DenyList, buyer)

@@ -165,7 +165,7 @@ func (g *Gate) find(
 		}
 		return nil, g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
 	case err != nil:
-		if view = g.board.remembered(sale); view == nil || view.Hidden() {
+		if view = g.board.rulesOnly(sale); view == nil || view.Hidden() {
 			return nil, g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
 		}
 	}

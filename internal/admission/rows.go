@@ -210,7 +210,7 @@ const storeBack = 5 * time.Second
 func (b *Board) keep(sale *sluice.Sale, begun time.Time) bool {
 	e, ok := b.sales.Load(sale.ID)
 	switch {
-	case ok && older(sale, &e.sale) && begun.Sub(e.rowRead) < storeBack:
+	case ok && olderRow(sale, &e.sale) && begun.Sub(e.rowRead) < storeBack:
 		return false
 	case ok && e.rowRead.Before(begun):
 		e.rowRead = begun
@@ -219,7 +219,7 @@ func (b *Board) keep(sale *sluice.Sale, begun time.Time) bool {
 		b.retire(e, sale)
 		return false
 	}
-	if v, ok := b.archived.Load(sale.ID); ok && older(sale, &v.Sale) {
+	if v, ok := b.archived.Load(sale.ID); ok && olderRow(sale, &v.Sale) {
 		return false
 	}
 	if !ok {
@@ -299,11 +299,11 @@ func (b *Board) forget(id sluice.SaleID, really func(*boardSale) bool) {
 	b.version.Add(1)
 }
 
-// older compares two states of a row by what only grows, whatever a database's
+// olderRow compares two states of a row by what only grows, whatever a database's
 // clock does: epochs, the version of the terms, and under the same epoch the
 // fence, which only the next load lifts. Of two sales that had the id one after the
 // other, the one that was created first is older.
-func older(a, b *sluice.Sale) bool {
+func olderRow(a, b *sluice.Sale) bool {
 	fenced := func(s *sluice.Sale) int {
 		if s.Fence != "" {
 			return 1
@@ -323,16 +323,16 @@ func older(a, b *sluice.Sale) bool {
 // (BoardOptions.RulesChanged), and decides by those until it has read the sale
 // again.
 
-// remembered returns a view of a sale that is not on the board, while the store
+// rulesOnly returns a view of a sale that is not on the board, while the store
 // does not answer: its rates, its ticket and its invitations by token count; with a
 // ratio there is one claim at a time. A deny list cannot be read and denies no buyer.
 // Of a sale whose rules are not kept, or that needs an allow list, nothing is known: nil.
-func (b *Board) remembered(id sluice.SaleID) *View {
+func (b *Board) rulesOnly(id sluice.SaleID) *View {
 	rules, known := b.opts.Rules[id]
 	if !known || rules.Eligibility == sluice.EligibleList {
 		return nil
 	}
-	return &View{Sale: sluice.Sale{ID: id, Rules: rules}, remembered: true}
+	return &View{Sale: sluice.Sale{ID: id, Rules: rules}, rulesOnly: true}
 }
 
 // tell passes the rules on, if some have changed.

@@ -27,9 +27,9 @@ type View struct {
 	replica *port.Reading // what a replica has reported since, by the ledger's clock; nil if nothing
 	onBoard *boardSale    // of the board; nil in views that are on none
 
-	// remembered: the sale is not on the board and the store does not answer;
-	// of the view only the id and the rules are known (Board.remembered).
-	remembered bool
+	// rulesOnly: the sale is not on the board and the store does not answer;
+	// of the view only the id and the rules are known (Board.rulesOnly).
+	rulesOnly bool
 
 	// Body is the public answer about this sale, encoded once per change by
 	// the board's Encode; readers get it without any work.

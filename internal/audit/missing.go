@@ -11,11 +11,6 @@ type Missing struct {
 	Undecided []Row
 }
 
-// Older reports whether the store must be older than its ledger. An order ends in the store
-// before its ledger hears of it, and the store was read after the ledger: so what has ended on
-// record had ended in the store.
-func (m *Missing) Older() bool { return len(m.Ended)+len(m.Over) > 0 }
-
 // Missing compares the sides. It is called before any check.
 func (b *Book) Missing() (m Missing) {
 	var without []Row

@@ -28,16 +28,16 @@ type comparison struct {
 	recount  bool
 	complete bool // every part was compared
 
-	blamed map[sluice.DifferenceClass]int64 // differences that a rebuild repairs
-	why    string                           // the first of them; the reason of the fence
-	older  string                           // what proves that the store is older than its ledger
+	blamed     map[sluice.DifferenceClass]int64 // differences that a rebuild repairs
+	why        string                           // the first of them; the reason of the fence
+	storeOlder string                           // what proves that the store is older than its ledger
 }
 
 // prove reports a difference that proves that the store is older than its ledger.
 func (c *comparison) prove(class sluice.DifferenceClass, order sluice.OrderID, format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	note(found(c.report, class, order), "%s", why)
-	c.older = cmp.Or(c.older, why)
+	c.storeOlder = cmp.Or(c.storeOlder, why)
 }
 
 // blame reports a difference that only a rebuild repairs: what the ledger holds
@@ -159,7 +159,7 @@ func (c *comparison) judge(ctx context.Context) error {
 		}
 	}
 	c.judgeTerms()
-	if n, which := c.Holes(); n > 0 && c.why == "" && c.older == "" && len(c.restore) == 0 {
+	if n, which := c.Holes(); n > 0 && c.why == "" && c.storeOlder == "" && len(c.restore) == 0 {
 		c.blame(sluice.Drift, "", "%d places of the ledger's sequence have no claim (%s)", n, which)
 	}
 	// What the second looks saw is of this load only if it still stands.

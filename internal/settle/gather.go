@@ -46,10 +46,10 @@ func (r *Rebuilder) outdated(ctx context.Context, sale *sluice.Sale) (bool, erro
 		return false, nil
 	}
 	found, err := r.doubt(ctx, sale)
-	if err != nil || found.older == "" {
+	if err != nil || found.storeOlder == "" {
 		return false, err
 	}
-	return true, r.loader.older(ctx, sale, &found.reading, found.older)
+	return true, r.loader.fenceOlder(ctx, sale, &found.reading, found.storeOlder)
 }
 
 // gather stores what this server remembers. First no claim of its own may be
@@ -70,7 +70,7 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 		return false, nil
 	}
 	entries := r.memory.Until(sale.ID, sale.Epoch)
-	saved, err := r.remembered(ctx, sale, entries)
+	saved, err := r.saveMemory(ctx, sale, entries)
 	if err != nil {
 		return false, err
 	}
@@ -114,14 +114,14 @@ func (r *Rebuilder) Remembers(sale *sluice.Sale) bool {
 // rebuilt. It reports whether it remembered anything.
 func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
 	entries := r.memory.Unsaved(sale.ID, sale.Epoch)
-	_, err := r.remembered(ctx, sale, entries)
+	_, err := r.saveMemory(ctx, sale, entries)
 	return len(entries) > 0, err
 }
 
-// remembered saves what this server remembers, and notes what is stored or set
+// saveMemory saves what this server remembers, and notes what is stored or set
 // aside, and nothing else: what is remembered meanwhile stays (I5), and work that
 // is broken off goes on where it was.
-func (r *Rebuilder) remembered(ctx context.Context, sale *sluice.Sale, entries []port.Entry) (saved int, err error) {
+func (r *Rebuilder) saveMemory(ctx context.Context, sale *sluice.Sale, entries []port.Entry) (saved int, err error) {
 	saved, done, err := r.save(ctx, sale.ID, entries)
 	r.memory.Saved(sale.ID, sale.Epoch, entries[:done])
 	return saved, err

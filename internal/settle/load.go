@@ -158,7 +158,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Re
 	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
-		return true, l.older(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
+		return true, l.fenceOlder(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
 	case reading.Fence != "":
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
 	case reading.Terms.Version < sale.Terms.Version:
@@ -207,7 +207,7 @@ func (l *Loader) otherTerms(ctx context.Context, id sluice.SaleID) error {
 	}
 	switch why, ahead := foreignTerms(&r.Terms, &sale.Terms); {
 	case ahead:
-		return l.older(ctx, &sale, &r, why)
+		return l.fenceOlder(ctx, &sale, &r, why)
 	case why != "":
 		return l.lost(ctx, &sale, &r, why)
 	}
@@ -384,7 +384,7 @@ func (l *Loader) ahead(ctx context.Context, sale *sluice.Sale, reading *port.Rea
 	if err != nil || now.Epoch >= reading.Epoch || now.Fence != "" {
 		return err
 	}
-	return l.older(ctx, &now, reading, epochAhead(reading.Epoch, now.Epoch))
+	return l.fenceOlder(ctx, &now, reading, epochAhead(reading.Epoch, now.Epoch))
 }
 
 func epochAhead(ledger, store int64) string {

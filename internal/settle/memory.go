@@ -20,7 +20,7 @@ type Memory struct {
 	keep time.Duration // how long at least
 
 	mu    sync.Mutex
-	sales map[sluice.SaleID]*remembered
+	sales map[sluice.SaleID]*saleMemory
 	lines []byte // of a call: used again for the next
 }
 
@@ -30,7 +30,7 @@ const DefaultMemory = 200_000
 
 // NewMemory returns an empty memory for most claims per sale; the oldest are forgotten first.
 func NewMemory(most int) *Memory {
-	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*remembered{}}
+	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*saleMemory{}}
 }
 
 // Keep has claims remembered for so long although they are stored, for a store that may lose
@@ -59,7 +59,7 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 				continue
 			}
 			if r == nil {
-				r = &remembered{}
+				r = &saleMemory{}
 			}
 			if known := r.memoOf(d); known != nil {
 				known.since = now

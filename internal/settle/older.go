@@ -28,16 +28,18 @@ func recovered(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, po
 // copy of itself, what servers remember comes back without a person.
 func (l *Loader) InStore() { l.inStore = true }
 
-// older fences a sale whose store is older than its ledger. Where they are one, what looks like
+// fenceOlder fences a sale whose store is older than its ledger. Where they are one, what looks like
 // that is of two moments, between which the database has become an older copy.
-func (l *Loader) older(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
+func (l *Loader) fenceOlder(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
 	if l.inStore {
 		return l.lost(ctx, sale, reading, why)
 	}
 	return l.fence(ctx, sale, port.FenceOlder+": "+why, sale.Epoch, reading.Epoch)
 }
 
-// proof says why the store must be older than its ledger, if what has ended on record proves it.
+// proof says why the store must be older than its ledger, if epoch, terms or endings prove it. An
+// order ends in the store before its ledger hears of it, and the book reads the store after the
+// ledger: so what has ended on record had ended in the store.
 func proof(b *audit.Book, missing *audit.Missing) string {
 	switch ahead := b.First.Terms.Version - b.Stored.Version; {
 	case !b.First.Loaded || b.First.Epoch < b.Stored.Epoch:

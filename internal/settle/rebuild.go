@@ -153,12 +153,12 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err != nil {
 		return err
 	}
-	saved, restored, older, err := r.salvage(ctx, sale, &reading)
+	saved, restored, storeOlder, err := r.salvage(ctx, sale, &reading)
 	if err != nil {
 		return err
 	}
-	if older != "" {
-		return r.loader.older(ctx, sale, &reading, older)
+	if storeOlder != "" {
+		return r.loader.fenceOlder(ctx, sale, &reading, storeOlder)
 	}
 	if err := r.loader.load(ctx, sale.ID, r.passed(sale)); err != nil {
 		return err
@@ -181,7 +181,7 @@ func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
 // claims of its journal, and of its records. If the store must be older than the ledger, it
 // stores nothing, and says why.
 func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (saved, restored int,
-	older string, err error,
+	storeOlder string, err error,
 ) {
 	if !reading.Loaded {
 		return 0, 0, "", nil
@@ -191,8 +191,8 @@ func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *por
 		return 0, 0, "", err
 	}
 	missing := b.Missing()
-	if older = proof(b, &missing); older != "" && !recovered(sale) && !r.loader.inStore {
-		return 0, 0, older, nil
+	if storeOlder = proof(b, &missing); storeOlder != "" && !recovered(sale) && !r.loader.inStore {
+		return 0, 0, storeOlder, nil
 	}
 	survivors, err := r.journal(ctx, sale.ID)
 	if err != nil {

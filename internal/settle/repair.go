@@ -12,7 +12,7 @@ import (
 // right before orders are stored.
 func (c *comparison) repair(ctx context.Context) error {
 	c.complete = true
-	if c.older != "" { // nothing is stored beside what a recovery stores
+	if c.storeOlder != "" { // nothing is stored beside what a recovery stores
 		return c.fence(ctx)
 	}
 	if c.recount {
@@ -105,7 +105,7 @@ func (c *comparison) unrestorable(order sluice.OrderID, why string) {
 // fence stops a sale of which the ledger holds something wrong: its rebuild loads what the
 // store has. If the store is older than its ledger, it stops the sale for a person.
 func (c *comparison) fence(ctx context.Context) error {
-	if c.why == "" && c.older == "" {
+	if c.why == "" && c.storeOlder == "" {
 		return nil
 	}
 	sale, err := c.store.Sale(ctx, c.sale)
@@ -114,8 +114,8 @@ func (c *comparison) fence(ctx context.Context) error {
 		return err
 	case sale.Epoch != c.First.Epoch:
 		return errMoved
-	case c.older != "":
-		return c.loader.older(ctx, &sale, &c.First, c.older)
+	case c.storeOlder != "":
+		return c.loader.fenceOlder(ctx, &sale, &c.First, c.storeOlder)
 	}
 	if err := c.loader.lost(ctx, &sale, &c.First, c.why); err != nil {
 		return err

@@ -27,8 +27,8 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 		return false, err
 	}
 	switch {
-	case found.older != "":
-		err = r.loader.older(ctx, sale, &found.reading, found.older)
+	case found.storeOlder != "":
+		err = r.loader.fenceOlder(ctx, sale, &found.reading, found.storeOlder)
 	case found.drift != "":
 		err = r.loader.lost(ctx, sale, &found.reading, found.drift)
 	}
@@ -41,8 +41,8 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 
 // doubt is why the store must be older than its ledger, or why only their counts differ.
 type doubt struct {
-	reading      port.Reading
-	older, drift string
+	reading           port.Reading
+	storeOlder, drift string
 }
 
 // doubt compares what is cheap to compare. Everything is in the store before the ledger may
@@ -62,13 +62,13 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 	case err != nil:
 		return d, err
 	case reading.Epoch > row.Epoch:
-		d.older = epochAhead(reading.Epoch, row.Epoch)
+		d.storeOlder = epochAhead(reading.Epoch, row.Epoch)
 		return d, nil
 	case reading.Epoch < row.Epoch || reading.Fence != "": // a fenced ledger may have lost its journal
 		return d, nil
 	}
 	if why, ahead := foreignTerms(&reading.Terms, &row.Terms); ahead {
-		d.older = why
+		d.storeOlder = why
 		return d, nil
 	} else if why != "" {
 		d.drift = why
@@ -81,8 +81,8 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 	if stored < acked {
 		aside, known, err := r.lastAside(ctx, &row)
 		if err != nil || known && aside < acked {
-			d.older = fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
-				acked, max(stored, aside))
+			d.storeOlder = fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older "+
+				"than its ledger", acked, max(stored, aside))
 			return d, err
 		}
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// remembered is what a server remembers of one sale, each promise once: a buyer who repeats a
+// saleMemory holds what a server remembers of one sale, each promise once: a buyer who repeats a
 // claim again and again pushes no other out.
-type remembered struct {
+type saleMemory struct {
 	// inOrder are entries of what was accepted for the first time, in the order of their
 	// places; no two have a place in common. A promise is found there by its place.
 	inOrder []*memo
@@ -32,7 +32,7 @@ type promise struct {
 }
 
 // all are its entries.
-func (r *remembered) all(yield func(*memo) bool) {
+func (r *saleMemory) all(yield func(*memo) bool) {
 	if r == nil {
 		return
 	}
@@ -55,7 +55,7 @@ const (
 
 // memoOf is the entry of what was accepted; nil: it is not remembered. What is accepted for the
 // first time may be there if its repeat came before.
-func (r *remembered) memoOf(d *sluice.Decision) *memo {
+func (r *saleMemory) memoOf(d *sluice.Decision) *memo {
 	if len(r.apartOf) > 0 {
 		if e := r.apartOf[promise{d.Order, d.Epoch}]; e != nil {
 			return e
@@ -73,12 +73,12 @@ func (r *remembered) memoOf(d *sluice.Decision) *memo {
 }
 
 // after returns where the entries in order begin that come after this place.
-func (r *remembered) after(epoch, seq int64) int {
+func (r *saleMemory) after(epoch, seq int64) int {
 	return sort.Search(len(r.inOrder), func(i int) bool { return r.inOrder[i].beginsAfter(epoch, seq) })
 }
 
 // note keeps which entry apart a promise is in.
-func (r *remembered) note(e *memo, order sluice.OrderID) {
+func (r *saleMemory) note(e *memo, order sluice.OrderID) {
 	if r.apartOf == nil {
 		r.apartOf = map[promise]*memo{}
 	}
@@ -86,7 +86,7 @@ func (r *remembered) note(e *memo, order sluice.OrderID) {
 }
 
 // add takes an entry in. A ledger that has lost data gives places again: they are apart.
-func (r *remembered) add(e *memo) {
+func (r *saleMemory) add(e *memo) {
 	r.claims += e.claims
 	r.made++
 	e.number = r.made
@@ -107,7 +107,7 @@ func (r *remembered) add(e *memo) {
 }
 
 // bound forgets the oldest entries, so that no more than max claims are left.
-func (r *remembered) bound(max int) {
+func (r *saleMemory) bound(max int) {
 	for r.claims > max && len(r.inOrder)+len(r.apart) > 1 {
 		list := &r.inOrder
 		if len(r.inOrder) == 0 || len(r.apart) > 0 && r.apart[0].number < r.inOrder[0].number {
@@ -119,7 +119,7 @@ func (r *remembered) bound(max int) {
 	}
 }
 
-func (r *remembered) forgotten(e *memo) {
+func (r *saleMemory) forgotten(e *memo) {
 	if r.claims -= e.claims; e.apart {
 		for _, order := range e.orders() {
 			delete(r.apartOf, promise{order, e.Epoch})
