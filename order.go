@@ -69,8 +69,7 @@ type Order struct {
 
 	// Unpaid: it ended because its buyer did not pay, by expiry or by the
 	// buyer's own cancel, and counts against Terms.MaxUnpaid. A payment that
-	// comes later does not change it. Endings that a version without this count
-	// wrote have it false.
+	// comes later does not change it.
 	Unpaid bool
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Columns, in the order in which every dialect inserts and selects them.
+// Columns, in the order in which all statements here insert and select them. Dialects that insert
+// orders in words of their own give the values by hand.
 const (
 	saleColumns = `id, ` + editableColumns + `, terms_version, ` + limitColumns +
 		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains, ledger`
