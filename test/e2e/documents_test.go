@@ -115,7 +115,8 @@ type walk struct {
 }
 
 // serving is what follows a server that a walk starts.
-const serving = "& server=$!\ntrap 'kill $server; wait $server' EXIT\nuntil curl -s $SLUICE_URL/readyz; do sleep 0.1; done\n"
+const serving = "& server=$!\ntrap 'kill $server; wait $server' EXIT\n" +
+	"until curl -s $SLUICE_URL/readyz; do sleep 0.1; done\n"
 
 // run runs the walk in a folder and at a port of its own, and returns what it prints.
 func (w walk) run(t *testing.T) string {
