@@ -31,21 +31,21 @@ func (c Cooldown) Lasts(now time.Time) bool { return c.Code != 0 && InCooldown(n
 // Verdict is what is the same for every new claim of a batch: one moment, and what
 // window, pause and cooldown say at it.
 type Verdict struct {
-	Now      time.Time
-	terms    *Terms
-	standing Code // what window, pause and cooldown say, or 0 (I8)
-	cooling  bool // SoldOut goes on although units are available
+	Now     time.Time
+	terms   *Terms
+	refusal Code // what window, pause and cooldown say, or 0 (I8)
+	cooling bool // SoldOut goes on although units are available
 }
 
 // Verdict returns the one of this moment.
 func (t *Terms) Verdict(now time.Time, cooldown Cooldown) Verdict {
-	v := Verdict{Now: now, terms: t, standing: t.Refusal(now)}
+	v := Verdict{Now: now, terms: t, refusal: t.Refusal(now)}
 	switch {
 	case !cooldown.Lasts(now):
 	case cooldown.Code == SoldOut:
 		v.cooling = true
-	case v.standing == 0 || cooldown.Code < v.standing: // the earlier in precedence
-		v.standing = cooldown.Code
+	case v.refusal == 0 || cooldown.Code < v.refusal: // the earlier in precedence
+		v.refusal = cooldown.Code
 	}
 	return v
 }
@@ -55,10 +55,10 @@ func (t *Terms) Verdict(now time.Time, cooldown Cooldown) Verdict {
 // The caller adds the orders of a refusal by BuyerLimit.
 func (v *Verdict) Decide(have Account, taken, quantity int64) Decision {
 	switch available := v.terms.Available(taken); {
-	case v.standing == NotOpen:
+	case v.refusal == NotOpen:
 		return Decision{Code: NotOpen, OpensAt: v.terms.OpensAt}
-	case v.standing != 0:
-		return Decision{Code: v.standing}
+	case v.refusal != 0:
+		return Decision{Code: v.refusal}
 	case v.terms.Over(have, quantity):
 		return Decision{Code: BuyerLimit}
 	case v.cooling || available == 0:

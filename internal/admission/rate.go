@@ -17,22 +17,22 @@ type rates struct {
 	start             time.Time
 
 	// accepted are hashes of claims that were accepted here not long ago, each in the
-	// place that it names itself; a later one of the same place replaces it.
-	accepted places
+	// cell that it names itself; a later one of the same cell replaces it.
+	accepted hashCells
 }
 
 func newRates(most int, start time.Time) *rates {
 	return &rates{
 		buyers: meters.New(most), addresses: meters.New(most), start: start,
-		accepted: newPlaces(),
+		accepted: newHashCells(),
 	}
 }
 
-// places returns the place of a hash. There are 131,072, from the first use on: an idle server
+// hashCells returns the cell of a hash. There are 131,072, from the first use on: an idle server
 // has none in its memory.
-type places func(hash uint64) *atomic.Uint64
+type hashCells func(hash uint64) *atomic.Uint64
 
-func newPlaces() places {
+func newHashCells() hashCells {
 	all := sync.OnceValue(func() *[1 << 17]atomic.Uint64 { return new([1 << 17]atomic.Uint64) })
 	return func(hash uint64) *atomic.Uint64 { return &all()[hash%(1<<17)] }
 }

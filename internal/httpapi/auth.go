@@ -70,12 +70,12 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 
 // answerBuyer answers a buyer who has not too many requests under way.
 func (s *Server) answerBuyer(w http.ResponseWriter, r *http.Request, token auth.Token, next tokenHandler) {
-	if !s.shares.enter(token.Buyer) {
+	if !s.limits.enter(token.Buyer) {
 		s.refusedClaim(r, sluice.RateLimited.String(), "", "")
 		s.encoded[sluice.RateLimited].write(w, retryIn(time.Second))
 		return
 	}
-	defer s.shares.leave(token.Buyer)
+	defer s.limits.leave(token.Buyer)
 	next(w, r, token)
 }
 

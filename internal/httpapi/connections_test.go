@@ -303,8 +303,8 @@ func TestStreamsCountAsConnections(t *testing.T) {
 			t.Errorf("beyond half of all connections a stream got %d", status)
 		}
 	}
-	if total, _ := (&Server{events: events}).StreamsRefused(); total != 2 || events.places.open() != 2 {
-		t.Errorf("%d refused, %d open", total, events.places.open())
+	if total, _ := (&Server{events: events}).StreamsRefused(); total != 2 || events.limits.open() != 2 {
+		t.Errorf("%d refused, %d open", total, events.limits.open())
 	}
 	for range 2 {
 		running[0].close()

@@ -68,7 +68,7 @@ type fan struct {
 	board func(sluice.SaleID) *admission.View
 	now   func() time.Time
 
-	places *places
+	limits *streamLimits
 	closed chan struct{} // closed by close
 	once   sync.Once
 	warn   sync.Once // of an address that holds all that it may
@@ -98,7 +98,7 @@ type event struct {
 func newFan(o EventsOptions, board func(sluice.SaleID) *admission.View, now func() time.Time) *fan {
 	o = o.withDefaults()
 	return &fan{
-		EventsOptions: o, board: board, now: now, places: newPlaces(max(o.Streams, 0), o.PerAddress),
+		EventsOptions: o, board: board, now: now, limits: newStreamLimits(max(o.Streams, 0), o.PerAddress),
 		closed: make(chan struct{}), topics: map[sluice.SaleID]*topic{},
 	}
 }
@@ -130,11 +130,11 @@ func (f *fan) enter(o admission.Origin, place *connection) limit {
 	if f.ended() {
 		return limitTotal
 	}
-	return f.places.enter(o, place)
+	return f.limits.enter(o, place)
 }
 
 func (f *fan) leave(o admission.Origin, place *connection) {
-	f.places.leave(o)
+	f.limits.leave(o)
 	place.drop()
 }
 
@@ -369,4 +369,4 @@ func (s *Server) noStream(w http.ResponseWriter, full limit, address netip.Addr)
 func (s *Server) CloseStreams() { s.events.close() }
 
 // Streams is how many event streams are open.
-func (s *Server) Streams() int64 { return s.events.places.open() }
+func (s *Server) Streams() int64 { return s.events.limits.open() }

@@ -136,7 +136,7 @@ type Server struct {
 	panics   burst // of the log's lines about them
 	guesses  *guesses
 	notOpen  notOpens
-	shares   *shares
+	limits   *requestLimits
 
 	identifying atomic.Int64 // calls of Identify
 
@@ -166,7 +166,9 @@ func New(o Options) *Server {
 	if o.AdminDecided == nil {
 		o.AdminDecided = noCounter{}
 	}
-	s := &Server{Options: o, problems: newProblems(o.Base), shares: newShares(o.Now()), refusedLines: newRefusedLines()}
+	s := &Server{
+		Options: o, problems: newProblems(o.Base), limits: newRequestLimits(o.Now()), refusedLines: newRefusedLines(),
+	}
 	s.forged, s.document = http.NewCrossOriginProtection(), newDocument(o.Base)
 	s.guesses = newGuesses(&s.Options)
 	s.whole = s.side(func(Route) bool { return true })

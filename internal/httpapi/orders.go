@@ -41,7 +41,7 @@ func (s *Server) Order(ctx context.Context, id sluice.OrderID, buyer sluice.Buye
 	if _, ok := id.Sale(); !ok {
 		return order, sluice.ErrOrderNotFound
 	}
-	err = inTurn(ctx, turns(buyer, s.shares.reads), func() (err error) {
+	err = inTurn(ctx, turns(buyer, s.limits.reads), func() (err error) {
 		asking, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		order, err = s.Store.Order(asking, id)
@@ -116,7 +116,7 @@ func (s *Server) listOwnOrders(_ http.ResponseWriter, r *http.Request, token aut
 		return nil, err
 	}
 	var page api.OrderPage
-	err := inTurn(r.Context(), turns(token.Buyer, s.shares.reads), func() error {
+	err := inTurn(r.Context(), turns(token.Buyer, s.limits.reads), func() error {
 		orders, next, err := s.Store.Orders(r.Context(), f)
 		page = api.OrderPage{Orders: each(orders, orderMessage), NextCursor: next}
 		return err
@@ -273,7 +273,7 @@ func (s *Server) changeOrder(r *http.Request, change sluice.Change, view func(*s
 // sluice.ErrOrderQueued, or those of Order.
 func (s *Server) Change(ctx context.Context, change sluice.Change) (order sluice.Order, err error) {
 	sale, _ := change.Order.Sale()
-	err = inTurn(ctx, s.shares.changeOf(sale, change.Buyer), func() (err error) {
+	err = inTurn(ctx, s.limits.changeOf(sale, change.Buyer), func() (err error) {
 		order, err = s.Store.Change(ctx, change)
 		return err
 	})

@@ -201,5 +201,5 @@ func (s *Server) claimCounts(sale sluice.SaleID) *api.ClaimCounts {
 	if !ok {
 		return nil
 	}
-	return &api.ClaimCounts{Node: s.Kinds.Node, Since: api.At(s.shares.start), Answers: answers, Refused: refused}
+	return &api.ClaimCounts{Node: s.Kinds.Node, Since: api.At(s.limits.start), Answers: answers, Refused: refused}
 }

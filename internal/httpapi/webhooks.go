@@ -194,7 +194,7 @@ func (s *Server) testWebhook(r *http.Request) (any, error) {
 		return nil, err
 	}
 	tested := api.WebhookTested{EventID: event.ID}
-	return &tested, inTurn(r.Context(), []chan struct{}{s.shares.tests}, func() error {
+	return &tested, inTurn(r.Context(), []chan struct{}{s.limits.tests}, func() error {
 		begun := time.Now()
 		tested.Status, err = s.TryWebhook(r.Context(), &hook, event.ID, body)
 		tested.TookMS, tested.Delivered = time.Since(begun).Milliseconds(), err == nil

@@ -24,19 +24,19 @@ const other = "other"
 // memory, but for the first claim on a sale. Make it with Metrics.Claims, once.
 type Claims struct {
 	codes, reasons []string
-	place          map[string]int // in tally, of a code; of a reason: after all codes
+	index          map[string]int // in tally, of a code; of a reason: after all codes
 	byCode         [256]uint8     // the same of the domain's codes
-	shown          map[int]bool   // places that a sale reports also at 0
+	shown          map[int]bool   // indexes that a sale reports also at 0
 
-	known func(sluice.SaleID) bool
-	mu    sync.Mutex // of those who add a sale
-	sales atomic.Pointer[map[sluice.SaleID]tally]
-	rest  tally
-	marks [2]mark // the older one first
+	known   func(sluice.SaleID) bool
+	mu      sync.Mutex // of those who add a sale
+	sales   atomic.Pointer[map[sluice.SaleID]tally]
+	rest    tally
+	earlier [2]countsAt // the older one first
 }
 
-// mark is what had been counted at a moment.
-type mark struct {
+// countsAt is what had been counted at a moment.
+type countsAt struct {
 	at     time.Time
 	counts map[sluice.SaleID][]int64
 }
@@ -52,21 +52,21 @@ type tally []struct {
 // Known reports whether there is such a sale that is not over, and must be fast: a made-up id gets no
 // label. Sales is called at each scrape.
 func (m *Metrics) Claims(known func(sluice.SaleID) bool, sales func() []Sale, codes, reasons []string) *Claims {
-	c := &Claims{known: known, place: map[string]int{}, reasons: reasons}
+	c := &Claims{known: known, index: map[string]int{}, reasons: reasons}
 	for _, code := range sluice.Codes() {
 		c.byCode[code] = uint8(len(c.codes))
 		c.codes = append(c.codes, code.String())
 	}
 	c.codes = append(append(c.codes, codes...), other)
 	for i, name := range c.codes {
-		c.place[name] = i
+		c.index[name] = i
 	}
 	for i, reason := range reasons {
-		c.place["/"+reason] = len(c.codes) + i // no code has this name
+		c.index["/"+reason] = len(c.codes) + i // no code has this name
 	}
 	c.shown = map[int]bool{}
 	for _, name := range shownAtZero {
-		c.shown[c.place[name]] = true
+		c.shown[c.index[name]] = true
 	}
 	c.rest = c.tally()
 	c.sales.Store(&map[sluice.SaleID]tally{})
@@ -81,17 +81,17 @@ func (c *Claims) Decided(sale sluice.SaleID, code sluice.Code) { c.of(sale)[c.by
 
 // Count counts an answer by its code.
 func (c *Claims) Count(sale sluice.SaleID, code string) {
-	place, ok := c.place[code]
+	index, ok := c.index[code]
 	if !ok {
-		place = c.place[other]
+		index = c.index[other]
 	}
-	c.of(sale)[place].n.Add(1)
+	c.of(sale)[index].n.Add(1)
 }
 
 // Refused counts why a claim was refused, besides its answer.
 func (c *Claims) Refused(sale sluice.SaleID, reason string) {
-	if place, ok := c.place["/"+reason]; ok {
-		c.of(sale)[place].n.Add(1)
+	if index, ok := c.index["/"+reason]; ok {
+		c.of(sale)[index].n.Add(1)
 	}
 }
 
@@ -112,7 +112,7 @@ func (c *Claims) Turn(now time.Time) {
 		maps.DeleteFunc(all, func(sale sluice.SaleID, _ tally) bool { return !c.known(sale) })
 		c.sales.Store(&all)
 	}
-	next := mark{now, make(map[sluice.SaleID][]int64, len(all))}
+	next := countsAt{now, make(map[sluice.SaleID][]int64, len(all))}
 	for sale, t := range all {
 		counts := make([]int64, len(t))
 		for i := range t {
@@ -120,7 +120,7 @@ func (c *Claims) Turn(now time.Time) {
 		}
 		next.counts[sale] = counts
 	}
-	c.marks[0], c.marks[1] = c.marks[1], next
+	c.earlier[0], c.earlier[1] = c.earlier[1], next
 }
 
 // of returns the counters of a sale.
@@ -169,7 +169,7 @@ func (c *Claims) Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok boo
 // that are not named, and since when; the zero time is the start.
 func (c *Claims) Recent(sale sluice.SaleID) (codes, reasons map[string]int64, unnamed int64, since time.Time) {
 	c.mu.Lock()
-	before := c.marks[0]
+	before := c.earlier[0]
 	c.mu.Unlock()
 	codes, reasons, unnamed = c.counted(sale, before.counts[sale])
 	return codes, reasons, unnamed, before.at

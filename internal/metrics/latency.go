@@ -21,12 +21,12 @@ var statuses = [...]int{
 	http.StatusInternalServerError, http.StatusServiceUnavailable,
 }
 
-// placeOf is the place of a status in statuses.
-var placeOf = func() (places [600]uint8) {
+// statusIndex is the index of each status in statuses.
+var statusIndex = func() (indexes [600]uint8) {
 	for i, status := range statuses {
-		places[status] = uint8(i)
+		indexes[status] = uint8(i)
 	}
-	return places
+	return indexes
 }()
 
 // Requests counts how long answers took, by route and status. Of a route and a status
@@ -55,13 +55,13 @@ func (r *Requests) Answered(route string, status int, took time.Duration) {
 	if !ok {
 		all, route = &r.rest, other
 	}
-	place := uint8(0)
-	if status > 0 && status < len(placeOf) {
-		place = placeOf[status]
+	index := uint8(0)
+	if status > 0 && status < len(statusIndex) {
+		index = statusIndex[status]
 	}
-	h := all[place].Load()
+	h := all[index].Load()
 	if h == nil {
-		h = r.first(&all[place], route, statuses[place])
+		h = r.first(&all[index], route, statuses[index])
 	}
 	h.observe(took, 1)
 }
@@ -105,8 +105,8 @@ func (m *Metrics) Way(stages []string) *Way {
 	return w
 }
 
-// Stage counts claims that took as long in a stage, which has this place among the names.
-func (w *Way) Stage(place int, took time.Duration, claims int) { w.stages[place].observe(took, claims) }
+// Stage counts claims that took as long in a stage, by its index among the names.
+func (w *Way) Stage(stage int, took time.Duration, claims int) { w.stages[stage].observe(took, claims) }
 
 // Called counts one call of the ledger.
 func (w *Way) Called(took time.Duration, err error) {

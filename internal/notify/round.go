@@ -73,7 +73,7 @@ type jobState int
 const (
 	untried jobState = iota
 	unwanted
-	held // behind a kept one of its subject
+	blocked // behind a kept one of its subject
 	delivered
 	failed
 )
@@ -168,7 +168,7 @@ func (r *round) hold(ctx context.Context) error {
 	}
 	for _, j := range r.fresh {
 		if j.state == untried && behind[j.event.Subject()] {
-			j.state = held
+			j.state = blocked
 		}
 	}
 	return nil
@@ -221,7 +221,7 @@ func (r *round) chain(ctx context.Context, jobs []*job) {
 		}
 		if j.state == failed {
 			for _, later := range jobs[i+1:] {
-				later.state = held
+				later.state = blocked
 			}
 		}
 		return
@@ -333,7 +333,7 @@ func (r *round) progress(now time.Time) (p port.Progress, parked int) {
 				parked++
 			}
 			p.Tried = append(p.Tried, port.Tried{Delivery: *j.kept, After: after})
-		case untried, unwanted, held:
+		case untried, unwanted, blocked:
 		}
 	}
 	fresh := r.fresh // the last ones that were not tried stay behind the cursor
@@ -347,7 +347,7 @@ func (r *round) progress(now time.Time) (p port.Progress, parked int) {
 		case unwanted:
 		case delivered:
 			p.Delivered++
-		case untried, held:
+		case untried, blocked:
 			p.Kept = append(p.Kept, d)
 		case failed:
 			d = r.after(d, j, now)

@@ -140,16 +140,16 @@ type room struct {
 	taken  int64
 	known  map[sluice.OrderID]bool
 	keys   map[sluice.ClaimID]bool
-	buyers map[sluice.BuyerID]held
+	buyers map[sluice.BuyerID]buyerTotals
 }
 
-// held is what a buyer has: units, and orders, ended ones too.
-type held struct{ units, orders int64 }
+// buyerTotals counts what a buyer has: units, and orders, ended ones too.
+type buyerTotals struct{ units, orders int64 }
 
 func newRoom(image *port.LoadImage) *room {
 	r := &room{
 		terms: &image.Terms, taken: image.Taken, known: map[sluice.OrderID]bool{}, keys: map[sluice.ClaimID]bool{},
-		buyers: map[sluice.BuyerID]held{},
+		buyers: map[sluice.BuyerID]buyerTotals{},
 	}
 	for i := range image.Records {
 		record := &image.Records[i]

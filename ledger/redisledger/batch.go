@@ -22,7 +22,7 @@ const together = 4
 
 // appendAsker appends what claim.lua and release.lua begin with: the calling
 // server, the sequences it has received, the clock, and whether WAIT follows.
-func (l *Ledger) appendAsker(args []string, m mark) []string {
+func (l *Ledger) appendAsker(args []string, m received) []string {
 	return append(args, l.opts.Node, toldPrefix+l.opts.Node,
 		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.reported, 10), strconv.FormatInt(m.seen, 10), l.now(),
 		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0))

@@ -39,10 +39,10 @@ func unavailable(decisions []sluice.Decision) {
 func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
 	decisions []sluice.Decision,
 ) error {
-	mark := l.known(sale).get()
+	have := l.known(sale).get()
 	args := make([][]string, 0, (len(claims)+maxBatch-1)/maxBatch)
 	for part := range slices.Chunk(claims, maxBatch) {
-		args = append(args, l.claimArgs(mark, part))
+		args = append(args, l.claimArgs(have, part))
 	}
 	replies, err := l.runBatches(ctx, claimScript, l.keys.of(sale), args)
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *Ledger) batchName() string {
 }
 
 // claimArgs builds the arguments of claim.lua; its header explains them.
-func (l *Ledger) claimArgs(m mark, claims []sluice.Claim) []string {
+func (l *Ledger) claimArgs(m received, claims []sluice.Claim) []string {
 	n, name := len(claims), l.batchName()
 	size, units, largest := 0, int64(0), int64(0)
 	for i := range claims {

@@ -31,13 +31,13 @@ func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice
 	if reply.state == decided {
 		reported, err := l.decide(ctx, sale, claims, reply, decisions)
 		if err == nil {
-			l.known(sale).advance(reply.mark(reported))
+			l.known(sale).advance(reply.received(reported))
 		}
 		return err
 	}
 	unavailable(decisions)
 	if reply.state == fenced {
-		l.known(sale).advance(reply.mark(0))
+		l.known(sale).advance(reply.received(0))
 	}
 	return nil
 }
@@ -53,8 +53,8 @@ type claimReply struct {
 	answers []rueidis.RedisMessage
 }
 
-func (r *claimReply) mark(reported int64) mark {
-	return mark{epoch: r.epoch, reported: reported, seen: r.seq}
+func (r *claimReply) received(reported int64) received {
+	return received{epoch: r.epoch, reported: reported, seen: r.seq}
 }
 
 func parseReply(message rueidis.RedisMessage) (claimReply, error) {
@@ -159,7 +159,7 @@ func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice
 		return 0, fmt.Errorf("%d answers for %d claims", len(answers), n)
 	}
 	if limited {
-		before := mark{epoch: reply.epoch, seen: reply.seq - int64(accepted)}
+		before := received{epoch: reply.epoch, seen: reply.seq - int64(accepted)}
 		l.fillOrders(ctx, sale, claims, before, records, decisions)
 	}
 	return reported, nil
@@ -194,7 +194,7 @@ const (
 // answer does not have all claims of a buyer, they are read now, all in one round
 // trip; where that would be much, or fails, orders are missing in the answer: the
 // batch is decided.
-func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before mark,
+func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before received,
 	records map[sluice.BuyerID]string, decisions []sluice.Decision,
 ) {
 	held := map[sluice.BuyerID][]sluice.OrderID{}
@@ -236,7 +236,7 @@ func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sl
 
 // readOrders reads the live orders of these buyers, as far as they were accepted
 // up to this place, in order.
-func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark, buyers []sluice.BuyerID,
+func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until received, buyers []sluice.BuyerID,
 	held map[sluice.BuyerID][]sluice.OrderID,
 ) {
 	if len(buyers) == 0 {
@@ -254,7 +254,7 @@ func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until mark,
 		if err != nil {
 			continue
 		}
-		p, err := l.parsePage(sale, mark{}, message)
+		p, err := l.parsePage(sale, received{}, message)
 		if err != nil {
 			continue
 		}

@@ -9,12 +9,12 @@ import (
 // known is what this server has received of a sale. The next call carries it, and
 // a ledger that knows less than that has lost data.
 type known struct {
-	mu   sync.Mutex
-	mark mark
+	mu       sync.Mutex
+	received received
 }
 
-// mark is a place in a sale's history.
-type mark struct {
+// received is how much of a sale's history this server has been sent.
+type received struct {
 	epoch    int64 // of the last load heard of; 0 before the first answer
 	reported int64 // the last sequence reported to this server, as the ledger remembers it too
 	seen     int64 // the highest sequence seen of any server's claims
@@ -28,31 +28,31 @@ func (l *Ledger) known(sale sluice.SaleID) *known {
 	return k
 }
 
-// markOf is what this server has received of a sale; it adds no entry for a
+// receivedOf returns what this server has received of a sale; it adds no entry for a
 // sale of which it has received nothing: ids may be made up.
-func (l *Ledger) markOf(sale sluice.SaleID) mark {
+func (l *Ledger) receivedOf(sale sluice.SaleID) received {
 	if k, ok := l.sales.Load(sale); ok {
 		return k.get()
 	}
-	return mark{}
+	return received{}
 }
 
-func (k *known) get() mark {
+func (k *known) get() received {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mark
+	return k.received
 }
 
 // advance takes in what an answer said. Answers may come out of order, so
 // nothing goes back within an epoch, and an older epoch is ignored.
-func (k *known) advance(m mark) {
+func (k *known) advance(m received) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
-	case m.epoch > k.mark.epoch:
-		k.mark = m
-	case m.epoch == k.mark.epoch:
-		k.mark.reported = max(k.mark.reported, m.reported)
-		k.mark.seen = max(k.mark.seen, m.seen)
+	case m.epoch > k.received.epoch:
+		k.received = m
+	case m.epoch == k.received.epoch:
+		k.received.reported = max(k.received.reported, m.reported)
+		k.received.seen = max(k.received.seen, m.seen)
 	}
 }

@@ -31,7 +31,7 @@ func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	if err != nil {
 		return err
 	}
-	if seen := l.markOf(image.Sale).epoch; seen > image.Epoch { // what was accepted then is not forgotten
+	if seen := l.receivedOf(image.Sale).epoch; seen > image.Epoch { // what was accepted then is not forgotten
 		return &port.EpochError{Seen: seen}
 	}
 	epoch := strconv.FormatInt(image.Epoch, 10)
@@ -62,7 +62,7 @@ func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	if err := flush(); err != nil {
 		return err
 	}
-	l.known(image.Sale).advance(mark{epoch: image.Epoch})
+	l.known(image.Sale).advance(received{epoch: image.Epoch})
 	return nil
 }
 

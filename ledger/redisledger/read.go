@@ -20,12 +20,12 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 	if len(sales) == 0 {
 		return nil, nil
 	}
-	marks := make([]mark, len(sales)) // before the reading: answers to claims may overtake it
+	had := make([]received, len(sales)) // before the reading: answers to claims may overtake it
 	for i, sale := range sales {
-		marks[i] = l.markOf(sale)
+		had[i] = l.receivedOf(sale)
 	}
 	readings, lost, err := l.readMany(ctx, sales, func(i int, r *port.Reading, reported int64) string {
-		return marks[i].lostIn(r, reported, l.opts.Node)
+		return had[i].lostIn(r, reported, l.opts.Node)
 	})
 	for i := range readings {
 		switch r := &readings[i]; {
@@ -33,7 +33,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 		case lost[i]:
 			l.fenceLost(ctx, r)
 		case r.Fence == "":
-			l.known(r.Sale).advance(mark{epoch: r.Epoch, seen: r.Seq})
+			l.known(r.Sale).advance(received{epoch: r.Epoch, seen: r.Seq})
 		}
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 }
 
 // lostIn says what the sale lost since this server's last reply, or nothing.
-func (m mark) lostIn(r *port.Reading, reported int64, node string) string {
+func (m received) lostIn(r *port.Reading, reported int64, node string) string {
 	switch {
 	case r.Epoch < m.epoch:
 		return fmt.Sprintf("%s: epoch %d, where %s knew epoch %d", port.FenceLost, r.Epoch, node, m.epoch)

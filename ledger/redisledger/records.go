@@ -215,7 +215,7 @@ func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice
 type page struct {
 	sale    sluice.SaleID
 	epoch   string
-	fence   string            // as recorded, or what this server's mark proves lost
+	fence   string            // as recorded, or what this server has received proves lost
 	next    string            // the cursor, or the key, to go on with
 	fields  []string          // and values
 	batches map[string]string // that the fields point to, by name
@@ -255,15 +255,15 @@ func (p *page) doubt() error {
 
 // page calls records.lua; its header explains the arguments.
 func (l *Ledger) page(ctx context.Context, sale sluice.SaleID, args ...string) (page, error) {
-	mark := l.markOf(sale) // before the reading
+	have := l.receivedOf(sale) // before the reading
 	message, err := l.run(ctx, recordsScript, l.keys.of(sale)[:2], append([]string{toldPrefix + l.opts.Node}, args...))
 	if err != nil {
 		return page{}, err
 	}
-	return l.parsePage(sale, mark, message)
+	return l.parsePage(sale, have, message)
 }
 
-func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisMessage) (page, error) {
+func (l *Ledger) parsePage(sale sluice.SaleID, have received, message rueidis.RedisMessage) (page, error) {
 	p := page{sale: sale, batches: map[string]string{}}
 	parts, err := message.ToArray()
 	if err == nil && len(parts) != 9 {
@@ -305,7 +305,7 @@ func (l *Ledger) parsePage(sale sluice.SaleID, mark mark, message rueidis.RedisM
 	}
 	if p.fence == "" {
 		r := port.Reading{Epoch: atoi(p.epoch), Seq: atoi(text[3])}
-		p.fence = mark.lostIn(&r, atoi(text[4]), l.opts.Node)
+		p.fence = have.lostIn(&r, atoi(text[4]), l.opts.Node)
 	}
 	return p, nil
 }

@@ -23,10 +23,10 @@ func (l *Ledger) Release(
 		return answer, err
 	}
 	calls, highest := byEpoch(releases)
-	mark := l.known(sale).get()
+	have := l.known(sale).get()
 	args := make([][]string, len(calls))
 	for i := range calls {
-		args[i] = l.releaseArgs(mark, highest, calls[i])
+		args[i] = l.releaseArgs(have, highest, calls[i])
 	}
 	replies, err := l.runBatches(ctx, releaseScript, l.keys.of(sale), args)
 	if err != nil {
@@ -56,7 +56,7 @@ func (l *Ledger) released(sale sluice.SaleID, highest int64, call []port.Release
 	case lost:
 		return fmt.Errorf("the sale has lost data: %w", port.ErrStaleEpoch)
 	}
-	l.known(sale).advance(mark{epoch: reply.epoch, seen: reply.seq})
+	l.known(sale).advance(received{epoch: reply.epoch, seen: reply.seq})
 	switch reply.state {
 	case fenced:
 		return fmt.Errorf("the sale is fenced: %w", port.ErrStaleEpoch)
@@ -86,7 +86,7 @@ func byEpoch(releases []port.Release) (calls [][]port.Release, highest int64) {
 }
 
 // releaseArgs builds the arguments of release.lua; its header explains them.
-func (l *Ledger) releaseArgs(m mark, highest int64, releases []port.Release) []string {
+func (l *Ledger) releaseArgs(m received, highest int64, releases []port.Release) []string {
 	n := len(releases)
 	args := l.appendAsker(make([]string, 0, 12+3*n), m)
 	args = append(args, strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))

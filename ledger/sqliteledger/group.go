@@ -128,8 +128,8 @@ func (g *group) replace(id sluice.SaleID, s *sale) {
 	g.made[id] = s
 }
 
-// held returns the sale if the ledger holds it under this epoch.
-func (g *group) held(id sluice.SaleID, epoch int64) (*sale, error) {
+// loaded returns the sale if the ledger holds it under this epoch.
+func (g *group) loaded(id sluice.SaleID, epoch int64) (*sale, error) {
 	switch s := g.sale(id); {
 	case s == nil:
 		return nil, port.ErrNotLoaded
@@ -142,7 +142,7 @@ func (g *group) held(id sluice.SaleID, epoch int64) (*sale, error) {
 
 // apply changes the terms of a sale.
 func (g *group) apply(id sluice.SaleID, epoch int64, terms sluice.Terms) error {
-	s, err := g.held(id, epoch)
+	s, err := g.loaded(id, epoch)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (g *group) apply(id sluice.SaleID, epoch int64, terms sluice.Terms) error {
 
 // fence fences a sale, or lifts its fence if the reason is empty.
 func (g *group) fence(id sluice.SaleID, epoch int64, reason string) error {
-	s, err := g.held(id, epoch)
+	s, err := g.loaded(id, epoch)
 	if err != nil {
 		return err
 	}

@@ -53,13 +53,13 @@ func (all salesByID) read(ids []sluice.SaleID, now time.Time) []port.Reading {
 
 // reader reads the sales that a Ledger or a snapshot holds.
 type reader struct {
-	held func(ctx context.Context, id sluice.SaleID) (*sale, error)
+	loaded func(ctx context.Context, id sluice.SaleID) (*sale, error)
 }
 
 // Records implements port.Reader.
 func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(port.Record) bool) (err error) {
 	defer wrap(&err, "records sale=%s", id)
-	s, err := r.held(ctx, id)
+	s, err := r.loaded(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (r *reader) Records(ctx context.Context, id sluice.SaleID, yield func(port.
 // Holders implements port.Reader.
 func (r *reader) Holders(ctx context.Context, id sluice.SaleID, yield func(sluice.BuyerID) bool) (err error) {
 	defer wrap(&err, "holders sale=%s", id)
-	s, err := r.held(ctx, id)
+	s, err := r.loaded(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (r *reader) Find(ctx context.Context, order sluice.OrderID, buyer sluice.Bu
 	if !ok {
 		return port.Record{}, sluice.ErrOrderNotFound
 	}
-	s, err := r.held(ctx, id)
+	s, err := r.loaded(ctx, id)
 	if err != nil {
 		return port.Record{}, err
 	}
@@ -109,7 +109,7 @@ func (r *reader) Find(ctx context.Context, order sluice.OrderID, buyer sluice.Bu
 // PeekJournal implements port.Journal.
 func (r *reader) PeekJournal(ctx context.Context, id sluice.SaleID, yield func(port.Entry) bool) (err error) {
 	defer wrap(&err, "peek journal sale=%s", id)
-	s, err := r.held(ctx, id)
+	s, err := r.loaded(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -159,7 +159,7 @@ func (s *sale) orderOf(order sluice.OrderID, buyer sluice.BuyerID) (port.Record,
 // Recall implements port.Reader, from memory.
 func (r *reader) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Record, err error) {
 	defer wrap(&err, "recall sale=%s", claim.Sale)
-	s, err := r.held(ctx, claim.Sale)
+	s, err := r.loaded(ctx, claim.Sale)
 	if err != nil {
 		return port.Record{}, err
 	}

@@ -35,7 +35,7 @@ func openReadOnly(ctx context.Context, path string) (_ *snapshot, err error) {
 	}
 	defer f.close()
 	s := &snapshot{path: path, at: time.Now().UTC().Truncate(time.Millisecond)}
-	s.held = s.look
+	s.loaded = s.look
 	if s.sales, _, err = f.replay(ctx); err != nil {
 		return nil, err
 	}
@@ -60,8 +60,8 @@ func openFileReadOnly(ctx context.Context, path string, pragmas ...string) (*fil
 }
 
 func (s *snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
-	if held := s.sales[id]; held != nil {
-		return held, nil
+	if found := s.sales[id]; found != nil {
+		return found, nil
 	}
 	return nil, port.ErrNotLoaded
 }

@@ -70,14 +70,14 @@ func (g *group) release(id sluice.SaleID, releases []port.Release) (answer port.
 
 // ending is the end of a live claim.
 type ending struct {
-	place  int32
+	record int32
 	unpaid bool // it counts against the buyer's unpaid endings
 }
 
 type endings []ending
 
-func (all endings) has(place int32) bool {
-	return slices.ContainsFunc(all, func(e ending) bool { return e.place == place })
+func (all endings) has(record int32) bool {
+	return slices.ContainsFunc(all, func(e ending) bool { return e.record == record })
 }
 
 // end ends claims that are live: their units are available again. If nothing
@@ -86,14 +86,14 @@ func (s *sale) end(all endings, now time.Time) {
 	soldOut := s.terms.Refusal(now) == 0 && s.terms.Available(s.taken) == 0
 	var ended, unpaid []int32
 	for _, e := range all {
-		r := s.records.at(int(e.place))
+		r := s.records.at(int(e.record))
 		a := s.account(r.buyer())
 		s.taken -= r.quantity
 		a.units -= r.quantity
-		ended = append(ended, e.place)
+		ended = append(ended, e.record)
 		if e.unpaid {
 			a.unpaid++
-			unpaid = append(unpaid, e.place)
+			unpaid = append(unpaid, e.record)
 		}
 	}
 	s.ended = s.ended.with(ended)
@@ -110,7 +110,7 @@ func (s *sale) end(all endings, now time.Time) {
 func (s *sale) encodeEndings(all endings) string {
 	var b []byte
 	for _, e := range all {
-		r := s.records.at(int(e.place))
+		r := s.records.at(int(e.record))
 		b = append(b, r.buyer()...)
 		b = append(b, '\t')
 		b = append(b, r.key()...)

@@ -117,7 +117,7 @@ func Open(ctx context.Context, path string, opts Options) (_ *Ledger, err error)
 		path: abs, node: opts.Node, now: opts.Now, hook: opts.hook, lock: lock, done: make(chan struct{}),
 		buyers: meters.New(0), addresses: meters.New(0),
 	}
-	l.held = l.look
+	l.loaded = l.look
 	l.queue.bell = loop.NewBell()
 	w := &writer{ledger: l}
 	if err := w.open(ctx, false); err != nil {

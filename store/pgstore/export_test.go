@@ -30,7 +30,7 @@ func (l *Ledger) Connections() int32 { return l.pool.Stat().AcquiredConns() }
 // Fresh decides claims in one round trip, or reports false.
 func (l *Ledger) Fresh(ctx context.Context, id sluice.SaleID, claims []sluice.Claim,
 ) (decisions []sluice.Decision, done bool, err error) {
-	m, d := l.markOf(id), l.deciding(claims)
+	m, d := l.toldOf(id), l.deciding(claims)
 	err = l.on(ctx, id, ledgerTimeout, func(ctx context.Context, conn *pgxpool.Conn) (err error) {
 		done, err = d.fresh(ctx, conn, id, m)
 		if open := conn.Conn().PgConn().TxStatus() != 'I'; open {
@@ -42,17 +42,17 @@ func (l *Ledger) Fresh(ctx context.Context, id sluice.SaleID, claims []sluice.Cl
 }
 
 // Turns is what sales can hold of a ledger's pool.
-type Turns struct{ share share }
+type Turns struct{ pool poolTurns }
 
-func NewTurns() *Turns { return &Turns{newShare()} }
+func NewTurns() *Turns { return &Turns{newPoolTurns()} }
 
 // FirstTurns is how many sales have a turn at a time.
 const FirstTurns = firstTurns
 
 // Take waits for a turn.
 func (t *Turns) Take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
-	return t.share.take(ctx, sale)
+	return t.pool.take(ctx, sale)
 }
 
 // Sales is how many are remembered.
-func (t *Turns) Sales() int { return len(t.share.sales) }
+func (t *Turns) Sales() int { return len(t.pool.sales) }

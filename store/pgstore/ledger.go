@@ -33,9 +33,9 @@ type ledger struct {
 	pool  *pgxpool.Pool    // its own: claims take no connection from the store
 	home  *home            // of the pool
 
-	marks     sync.Map // sluice.SaleID to mark
-	standings sync.Map // sluice.SaleID to *standing
-	share     share
+	told      sync.Map // sluice.SaleID to toldSeq
+	snapshots sync.Map // sluice.SaleID to *termsSnapshot
+	turns     poolTurns
 	sweeping  sweeping
 	closed    atomic.Bool
 }
@@ -43,7 +43,7 @@ type ledger struct {
 var _ port.Ledger = (*ledger)(nil)
 
 // ledgerConns is the size of a ledger's pool, in addition to the store's: of all first
-// turns, the second one (share), and two for readers.
+// turns, the second one (poolTurns), and two for readers.
 const ledgerConns = firstTurns + 1 + 2
 
 // ledger returns the ledger in the store's database, for the server called node. It asks
@@ -66,7 +66,7 @@ func (s *Store) ledger(node string, now func() time.Time) (*ledger, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pgstore: ledger: %w", err)
 	}
-	return &ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), share: newShare()}, nil
+	return &ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), turns: newPoolTurns()}, nil
 }
 
 // Called says which ledger this is: that of its store, in which no other one is called so.
@@ -115,8 +115,8 @@ var ledgerSettings = []setting{
 	{"lock_timeout", "2s"}, {idleSetting, "3s"}, {"enable_seqscan", "off"}, {"jit", "off"},
 }
 
-// held is a sale as a transaction finds it that holds its rows.
-type held struct {
+// saleState is a sale as a transaction that has locked its rows finds it.
+type saleState struct {
 	port.Reading // with a cooldown of any moment
 	cooldown     sluice.Cooldown
 	reopened     sluice.Code
@@ -127,7 +127,7 @@ type held struct {
 	rowFence            string // not empty either if the sale is archived
 }
 
-const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
+const stateColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
 	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
 	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch,
 	CASE WHEN s.archived_at IS NULL THEN s.fence ELSE 'archived' END,
@@ -137,13 +137,13 @@ const heldColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_bu
 
 const (
 	lockSale   = `SELECT FROM sales WHERE id = $1 FOR NO KEY UPDATE`
-	lockHeld   = `SELECT FROM ledger_sales WHERE sale_id = $1 FOR NO KEY UPDATE`
-	readStates = `SELECT ` + heldColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
+	lockState  = `SELECT FROM ledger_sales WHERE sale_id = $1 FOR NO KEY UPDATE`
+	readStates = `SELECT ` + stateColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
 		WHERE l.sale_id = ANY ($1::text[])`
 )
 
-// scanHeld reads a row of heldColumns.
-func (l *ledger) scanHeld(row pgx.Row) (h held, err error) {
+// scanState reads a row of stateColumns.
+func (l *ledger) scanState(row pgx.Row) (h saleState, err error) {
 	var total, perBuyer, orders, unpaid *int64
 	var closes, until *time.Time
 	t := &h.Terms
@@ -182,7 +182,7 @@ func (l *ledger) scanHeld(row pgx.Row) (h held, err error) {
 // begins lets the cooldown of a reopening that was not seen yet begin now, and
 // reports whether anything has changed. The reopening was committed before, so every
 // server that still repeats the old refusal has read it before this moment.
-func (h *held) begins() bool {
+func (h *saleState) begins() bool {
 	code := h.reopened
 	if code == 0 {
 		return false
@@ -194,29 +194,29 @@ func (h *held) begins() bool {
 	return true
 }
 
-// mark is the last sequence of an epoch that this server was told.
-type mark struct{ epoch, told int64 }
+// toldSeq is the last sequence of an epoch that this server was told.
+type toldSeq struct{ epoch, told int64 }
 
-func (l *ledger) markOf(sale sluice.SaleID) mark {
-	if m, ok := l.marks.Load(sale); ok {
-		return m.(mark)
+func (l *ledger) toldOf(sale sluice.SaleID) toldSeq {
+	if m, ok := l.told.Load(sale); ok {
+		return m.(toldSeq)
 	}
-	return mark{}
+	return toldSeq{}
 }
 
 // tell notes what this server was told. Answers may come out of order.
-func (l *ledger) tell(sale sluice.SaleID, now mark) {
+func (l *ledger) tell(sale sluice.SaleID, now toldSeq) {
 	for {
-		before, known := l.marks.Load(sale)
+		before, known := l.told.Load(sale)
 		if !known {
-			if _, other := l.marks.LoadOrStore(sale, now); !other {
+			if _, other := l.told.LoadOrStore(sale, now); !other {
 				return
 			}
 			continue
 		}
-		old := before.(mark)
+		old := before.(toldSeq)
 		if now.epoch < old.epoch || now.epoch == old.epoch && now.told <= old.told ||
-			l.marks.CompareAndSwap(sale, old, now) {
+			l.told.CompareAndSwap(sale, old, now) {
 			return
 		}
 	}
@@ -224,7 +224,7 @@ func (l *ledger) tell(sale sluice.SaleID, now mark) {
 
 // lost says what the ledger has lost, if it knows less of a sale than this server
 // was told before it asked: the database is an older copy.
-func (h *held) lost(m mark) string {
+func (h *saleState) lost(m toldSeq) string {
 	switch {
 	case h.Epoch < m.epoch:
 		return fmt.Sprintf("%s: the ledger is in epoch %d, and was in %d", port.FenceLost, h.Epoch, m.epoch)
@@ -251,7 +251,7 @@ func (l *ledger) on(ctx context.Context, sale sluice.SaleID, timeout time.Durati
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	done, err := l.share.take(ctx, sale)
+	done, err := l.turns.take(ctx, sale)
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 		}
 	}
 	if len(many) > 0 {
-		rows, err := conn.Query(ctx, countsOfBuyers, d.held.Sale, many, manyClaims+1)
+		rows, err := conn.Query(ctx, countsOfBuyers, d.state.Sale, many, manyClaims+1)
 		if err != nil {
 			return err
 		}
@@ -89,7 +89,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 		}); err != nil {
 			return err
 		}
-		rows, err = conn.Query(ctx, claimsByKey, d.held.Sale, buyers, keys)
+		rows, err = conn.Query(ctx, claimsByKey, d.state.Sale, buyers, keys)
 		if err != nil {
 			return err
 		}
@@ -102,14 +102,14 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 			return err
 		}
 	}
-	if d.held.promised == 0 {
+	if d.state.promised == 0 {
 		return nil
 	}
 	all := make([]string, 0, len(d.buyers))
 	for b := range d.buyers {
 		all = append(all, string(b))
 	}
-	rows, err := conn.Query(ctx, promisesOfBuyers, d.held.Sale, all)
+	rows, err := conn.Query(ctx, promisesOfBuyers, d.state.Sale, all)
 	if err != nil {
 		return err
 	}

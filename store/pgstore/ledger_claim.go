@@ -76,7 +76,7 @@ func (l *ledger) decideOrSplit(ctx context.Context, id sluice.SaleID, claims []s
 // order, which the attempt before, whose wait was broken off, need not have done.
 func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, claims []sluice.Claim,
 ) ([]sluice.Decision, error) {
-	m := l.markOf(id)
+	m := l.toldOf(id)
 	d := l.deciding(claims)
 	if done, err := d.fresh(ctx, conn, id, m); done || err != nil {
 		return d.decisions, err
@@ -87,13 +87,13 @@ func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	}
 	var write *pgx.Batch
 	inserted := &writing{}
-	switch why := d.held.lost(m); {
-	case loaded && why != "" && d.held.Fence == "":
+	switch why := d.state.lost(m); {
+	case loaded && why != "" && d.state.Fence == "":
 		d.refuse(sluice.Unavailable)
 		write = &pgx.Batch{}
-		write.Queue(setFence, id, why, d.held.Epoch)
-	case !loaded || why != "" || d.held.Fence != "" || d.held.rowFence != "" || d.held.rowEpoch != d.held.Epoch ||
-		d.held.rowLoaded != d.held.Epoch:
+		write.Queue(setFence, id, why, d.state.Epoch)
+	case !loaded || why != "" || d.state.Fence != "" || d.state.rowFence != "" || d.state.rowEpoch != d.state.Epoch ||
+		d.state.rowLoaded != d.state.Epoch:
 		d.refuse(sluice.Unavailable)
 	default:
 		if err := d.lookMore(ctx, conn); err != nil {
@@ -111,18 +111,18 @@ func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	err = l.store.session.commit(ctx, conn, write)
 	switch {
 	case sqlState(err) == uniqueViolation:
-		return nil, l.collided(ctx, conn, &d.held, err)
+		return nil, l.collided(ctx, conn, &d.state, err)
 	case (dialect{}).Refuses(err): // the connection stays
 		_, undo := conn.Exec(ctx, "ROLLBACK")
 		return nil, errors.Join(err, undo)
 	case err != nil:
 		return nil, err
 	case inserted.got != inserted.want: // the store's own guard (I1): nothing was written
-		return d.decisions, d.uncovered(ctx, conn, id, d.held.Epoch)
+		return d.decisions, d.uncovered(ctx, conn, id, d.state.Epoch)
 	}
 	d.note(id, inserted.want)
 	if d.told > 0 {
-		l.tell(id, mark{d.held.Epoch, d.told})
+		l.tell(id, toldSeq{d.state.Epoch, d.told})
 	}
 	return d.decisions, nil
 }
@@ -137,7 +137,7 @@ func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.
 
 // collided deals with an order that another one keeps from being stored. Of the place
 // of another the ledger would give the next one, too: it has lost claims.
-func (l *ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *held, err error) error {
+func (l *ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *saleState, err error) error {
 	if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
 		return undo
 	}
@@ -162,7 +162,7 @@ type writing struct{ want, got int64 }
 // deciding is one batch of claims.
 type deciding struct {
 	l         *ledger
-	held      held
+	state     saleState
 	claims    []sluice.Claim
 	decisions []sluice.Decision
 	buyers    map[sluice.BuyerID]*buyer // nil: who has no claim
@@ -197,7 +197,7 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 	batch.Queue(readStates, []string{string(id)}, d.l.node).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			loaded = true
-			if d.held, err = d.l.scanHeld(rows); err != nil {
+			if d.state, err = d.l.scanState(rows); err != nil {
 				return err
 			}
 		}
@@ -218,13 +218,13 @@ func (d *deciding) queueLocks(batch *pgx.Batch, id sluice.SaleID) {
 	batch.Queue("BEGIN")
 	d.l.queueLimits(batch)
 	batch.Queue(lockSale, id)
-	batch.Queue(lockHeld, id)
+	batch.Queue(lockState, id)
 }
 
 // decide answers the claims, one after the other, and returns what is to be written;
 // nil if nothing is.
 func (d *deciding) decide() (*pgx.Batch, *writing) {
-	h := &d.held
+	h := &d.state
 	begun := h.begins()
 	v := h.Terms.Verdict(h.Now, h.cooldown)
 	accepted := &sqlcore.Batch{Sale: h.Sale, Epoch: h.Epoch}
@@ -269,7 +269,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 
 // one decides a claim: it is looked up first (I4).
 func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Decision {
-	h := &d.held
+	h := &d.state
 	if first := b.claim(c.Key); first != nil {
 		return first.Repeat(c)
 	}

@@ -16,30 +16,30 @@ import (
 // the sale, compares all that this was decided by, inserts the orders and commits. If
 // anything is different, nothing is written, and the batch is decided as any other.
 
-// standing is what a batch of new buyers can be decided by, as long as the database
+// termsSnapshot is what a batch of new buyers can be decided by, as long as the database
 // finds it unchanged: the terms of an epoch. It is known if the last batch fitted, so that
 // a sale whose buyers come again is not asked in vain.
-type standing struct {
+type termsSnapshot struct {
 	epoch int64
 	terms sluice.Terms
 }
 
 // fresh decides a batch of new buyers in one round trip. It reports false, with nothing
 // written and no transaction open, if the batch must be decided as any other.
-func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, m mark) (done bool, err error) {
-	s, known := d.l.standings.Load(id)
+func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, m toldSeq) (done bool, err error) {
+	s, known := d.l.snapshots.Load(id)
 	if !known {
 		return false, nil
 	}
 	defer func() {
 		if !done {
-			d.l.standings.Delete(id)
+			d.l.snapshots.Delete(id)
 		}
 	}()
-	if s.(*standing).epoch != m.epoch || len(d.buyers) != len(d.claims) {
+	if s.(*termsSnapshot).epoch != m.epoch || len(d.buyers) != len(d.claims) {
 		return false, nil
 	}
-	terms := &s.(*standing).terms
+	terms := &s.(*termsSnapshot).terms
 	v := terms.Verdict(terms.OpensAt, sluice.Cooldown{})
 	n, units := len(d.claims), int64(0)
 	orders, buyers, keys, metas := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
@@ -90,16 +90,16 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 			Terms: terms.Version,
 		}
 	}
-	d.l.tell(id, mark{m.epoch, first.Seq + int64(n) - 1})
+	d.l.tell(id, toldSeq{m.epoch, first.Seq + int64(n) - 1})
 	return true, nil
 }
 
 // note remembers what the next batch can be decided by, if this one would have fitted: the
 // sale is as it should be, and every claim was a new buyer's and accepted.
 func (d *deciding) note(id sluice.SaleID, accepted int64) {
-	h := &d.held
+	h := &d.state
 	if n := len(d.claims); int(accepted) == n && len(d.buyers) == n && h.promised == 0 && !h.cooldown.Lasts(h.Now) {
-		d.l.standings.Store(id, &standing{h.Epoch, h.Terms})
+		d.l.snapshots.Store(id, &termsSnapshot{h.Epoch, h.Terms})
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // keep calls do with a sale that the ledger holds under this epoch, in a transaction
 // that holds its rows.
 func (l *ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
-	do func(ctx context.Context, tx pgx.Tx, h *held) error,
+	do func(ctx context.Context, tx pgx.Tx, h *saleState) error,
 ) error {
 	return l.within(ctx, id, ledgerTimeout, func(ctx context.Context, tx pgx.Tx) error {
 		h, err := l.lock(ctx, tx, id)
@@ -33,16 +33,16 @@ func (l *ledger) keep(ctx context.Context, id sluice.SaleID, epoch int64,
 }
 
 // lock holds a sale's rows; one that the ledger does not hold is not Loaded.
-func (l *ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, error) {
+func (l *ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (saleState, error) {
 	batch := &pgx.Batch{}
 	batch.Queue(lockSale, id)
-	batch.Queue(lockHeld, id)
+	batch.Queue(lockState, id)
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
-		return held{}, err
+		return saleState{}, err
 	}
-	h, err := l.scanHeld(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
+	h, err := l.scanState(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
 	if errors.Is(err, pgx.ErrNoRows) {
-		return held{}, nil
+		return saleState{}, nil
 	}
 	return h, err
 }
@@ -51,7 +51,7 @@ func (l *ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (held, e
 // already; the others, of dead letters, become promises.
 func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	defer l.wrap(&err, "load sale=%s epoch=%d", image.Sale, image.Epoch)
-	if seen := l.markOf(image.Sale).epoch; seen >= image.Epoch {
+	if seen := l.toldOf(image.Sale).epoch; seen >= image.Epoch {
 		if readings, err := l.Read(ctx, []sluice.SaleID{image.Sale}); err != nil || readings[0].Epoch < image.Epoch {
 			return errOr(err, &port.EpochError{Seen: seen}) // by this server; the database is an older copy
 		}
@@ -72,11 +72,11 @@ func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 		if err := tx.QueryRow(ctx, lockEpoch, image.Sale).Scan(&row); err != nil {
 			return notThere(err, sluice.ErrSaleNotFound)
 		}
-		held := int64(0)
-		if err := notThere(tx.QueryRow(ctx, heldEpoch, image.Sale).Scan(&held), nil); err != nil {
+		before := int64(0)
+		if err := notThere(tx.QueryRow(ctx, ledgerEpoch, image.Sale).Scan(&before), nil); err != nil {
 			return err
 		}
-		if row != image.Epoch || held >= image.Epoch {
+		if row != image.Epoch || before >= image.Epoch {
 			return port.ErrStaleEpoch // another server has begun a load since
 		}
 		b := &pgx.Batch{}
@@ -104,7 +104,7 @@ func notThere(err, otherwise error) error {
 
 const (
 	lockEpoch   = `SELECT epoch FROM sales WHERE id = $1 FOR NO KEY UPDATE`
-	heldEpoch   = `SELECT epoch FROM ledger_sales WHERE sale_id = $1 FOR UPDATE`
+	ledgerEpoch = `SELECT epoch FROM ledger_sales WHERE sale_id = $1 FOR UPDATE`
 	insertState = `INSERT INTO ledger_sales (sale_id, epoch, seq, fence, promised,
 		version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
@@ -136,7 +136,7 @@ func termsArgs(t *sluice.Terms) []any {
 func (l *ledger) Apply(ctx context.Context, id sluice.SaleID, epoch int64, terms sluice.Terms) (err error) {
 	defer l.wrap(&err, "apply sale=%s version=%d", id, terms.Version)
 	reopened := false
-	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, h *held) error {
+	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, h *saleState) error {
 		switch {
 		case terms.Version <= h.Terms.Version:
 			return nil
@@ -165,7 +165,7 @@ func (l *ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reaso
 	if reason == "" {
 		return errors.New("a fence needs a reason")
 	}
-	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *saleState) error {
 		_, err := tx.Exec(ctx, setFence, id, reason, epoch)
 		return err
 	})
@@ -174,7 +174,7 @@ func (l *ledger) Fence(ctx context.Context, id sluice.SaleID, epoch int64, reaso
 // Unfence implements port.Keeper.
 func (l *ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "unfence sale=%s", id)
-	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+	return l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *saleState) error {
 		_, err := tx.Exec(ctx, changeFence, id, "")
 		return err
 	})
@@ -183,7 +183,7 @@ func (l *ledger) Unfence(ctx context.Context, id sluice.SaleID, epoch int64) (er
 // Drop implements port.Keeper. The orders are the store's, and stay.
 func (l *ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err error) {
 	defer l.wrap(&err, "drop sale=%s epoch=%d", id, epoch)
-	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *held) error {
+	err = l.keep(ctx, id, epoch, func(ctx context.Context, tx pgx.Tx, _ *saleState) error {
 		b := &pgx.Batch{}
 		for _, table := range []string{"ledger_promises", "ledger_rates", "ledger_sales"} {
 			b.Queue(`DELETE FROM `+table+` WHERE sale_id = $1`, id)
@@ -194,8 +194,8 @@ func (l *ledger) Drop(ctx context.Context, id sluice.SaleID, epoch int64) (err e
 		err = nil
 	}
 	if err == nil {
-		l.marks.Delete(id)
-		l.standings.Delete(id)
+		l.told.Delete(id)
+		l.snapshots.Delete(id)
 	}
 	return err
 }

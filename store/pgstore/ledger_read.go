@@ -18,10 +18,10 @@ import (
 // lets its cooldown begin.
 func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer l.wrap(&err, "read")
-	marks := make(map[sluice.SaleID]mark, len(ids)) // before the question
+	told := make(map[sluice.SaleID]toldSeq, len(ids)) // before the question
 	asked := make([]string, len(ids))
 	for i, id := range ids {
-		marks[id], asked[i] = l.markOf(id), string(id)
+		told[id], asked[i] = l.toldOf(id), string(id)
 	}
 	all, now, err := l.states(ctx, asked)
 	if err != nil {
@@ -34,7 +34,7 @@ func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Readin
 			readings[i] = port.Reading{Sale: id, Now: now}
 			continue
 		}
-		if why := h.lost(marks[id]); why != "" && h.Fence == "" {
+		if why := h.lost(told[id]); why != "" && h.Fence == "" {
 			h.Fence = why
 			if _, err := l.exec(ctx, setFence, id, why, h.Epoch); err != nil {
 				return nil, err
@@ -55,7 +55,7 @@ func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Readin
 }
 
 // until is the end of the cooldown as its column has it.
-func (h *held) until() *time.Time {
+func (h *saleState) until() *time.Time {
 	if h.cooldown.Code == 0 {
 		return nil
 	}
@@ -80,8 +80,8 @@ func (l *ledger) exec(ctx context.Context, statement string, args ...any) (int64
 }
 
 // states reads sales that the ledger holds, and its clock.
-func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*held, time.Time, error) {
-	all, now := make(map[sluice.SaleID]*held, len(ids)), time.Time{}
+func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*saleState, time.Time, error) {
+	all, now := make(map[sluice.SaleID]*saleState, len(ids)), time.Time{}
 	if err := l.ready(ctx); err != nil {
 		return nil, now, err
 	}
@@ -90,7 +90,7 @@ func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*h
 	b := &pgx.Batch{}
 	b.Queue(readStates, ids, l.node).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
-			h, err := l.scanHeld(rows)
+			h, err := l.scanState(rows)
 			if err != nil {
 				return err
 			}
@@ -107,7 +107,7 @@ func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*h
 }
 
 // look returns a sale that the ledger holds.
-func (l *ledger) look(ctx context.Context, id sluice.SaleID) (*held, error) {
+func (l *ledger) look(ctx context.Context, id sluice.SaleID) (*saleState, error) {
 	all, _, err := l.states(ctx, []string{string(id)})
 	if err == nil && all[id] == nil {
 		err = port.ErrNotLoaded
@@ -190,7 +190,7 @@ func (l *ledger) Recall(ctx context.Context, claim sluice.ClaimID) (_ port.Recor
 
 // orMissing returns a record, or the error that it is not there. That of a fenced sale
 // is not final: it may have lost claims that a rebuild brings back.
-func (h *held) orMissing(r port.Record, err error) (port.Record, error) {
+func (h *saleState) orMissing(r port.Record, err error) (port.Record, error) {
 	if errors.Is(err, sluice.ErrOrderNotFound) && h.Fence != "" {
 		err = fmt.Errorf("the sale is fenced (%s): %w", h.Fence, port.ErrNotLoaded)
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// share bounds what sales can hold of the pool. A sale has one turn at a time, and all
+// poolTurns bounds how many connections of the pool sales can hold. A sale has one turn at a time, and all
 // together leave connections to readers. One sale at a time has a second turn as well, with
 // a connection of its own, so that its next batch is on its way to the database while the
 // one before is written. So a sale whose row is locked takes no more of the others' turns
 // than one. Sales that made the last call wait in vain share one turn.
-type share struct {
+type poolTurns struct {
 	first, second, slow chan struct{}
 	mu                  sync.Mutex
 	sales               map[sluice.SaleID]*turns
 }
 
-// turns are those of a sale.
+// turns are the turns of one sale.
 type turns struct {
 	first chan struct{} // taken by sending
 	calls int           // that have a turn, or wait for one
@@ -30,8 +30,8 @@ type turns struct {
 // firstTurns is how many sales have a turn at a time.
 const firstTurns = 6
 
-func newShare() share {
-	return share{
+func newPoolTurns() poolTurns {
+	return poolTurns{
 		first: make(chan struct{}, firstTurns), second: make(chan struct{}, 1), slow: make(chan struct{}, 1),
 		sales: map[sluice.SaleID]*turns{},
 	}
@@ -41,7 +41,7 @@ func newShare() share {
 var errNoTurn = fmt.Errorf("%w: too many calls wait for the database", sluice.ErrNoAnswer)
 
 // take waits for a turn of the sale; done ends it.
-func (s *share) take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
+func (s *poolTurns) take(ctx context.Context, sale sluice.SaleID) (done func(err *error), err error) {
 	t, hung := s.enter(sale)
 	var had []chan struct{}
 	leave := func() {
@@ -82,7 +82,7 @@ func (s *share) take(ctx context.Context, sale sluice.SaleID) (done func(err *er
 	}, nil
 }
 
-func (s *share) enter(sale sluice.SaleID) (t *turns, hung bool) {
+func (s *poolTurns) enter(sale sluice.SaleID) (t *turns, hung bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t = s.sales[sale]
@@ -94,7 +94,7 @@ func (s *share) enter(sale sluice.SaleID) (t *turns, hung bool) {
 	return t, t.hung
 }
 
-func (s *share) leave(sale sluice.SaleID, t *turns) {
+func (s *poolTurns) leave(sale sluice.SaleID, t *turns) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.calls--; t.calls == 0 && !t.hung {

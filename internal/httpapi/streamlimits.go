@@ -12,9 +12,9 @@ import (
 // all places.
 const defaultPerAddress = 1000
 
-// places are the places for event streams of a server, in all and for each
+// streamLimits counts the places for event streams of a server, in all and for each
 // address. A stream that has taken one gives it back once.
-type places struct {
+type streamLimits struct {
 	most, perAddress int // perAddress below 0: no such limit
 
 	mu     sync.Mutex // guards all below
@@ -33,8 +33,8 @@ const (
 	noLimit limit = -1
 )
 
-func newPlaces(most, perAddress int) *places {
-	return &places{most: most, perAddress: perAddress, from: map[admission.Origin]int{}, wide: map[network]int{}}
+func newStreamLimits(most, perAddress int) *streamLimits {
+	return &streamLimits{most: most, perAddress: perAddress, from: map[admission.Origin]int{}, wide: map[network]int{}}
 }
 
 // network is what an origin of IPv6 is in.
@@ -49,7 +49,7 @@ var wider = []struct{ bits, times int }{{56, 2}, {48, 4}}
 
 // crowded reports whether a network that the origin is in has no place left. The
 // caller holds mu.
-func (p *places) crowded(o admission.Origin) bool {
+func (p *streamLimits) crowded(o admission.Origin) bool {
 	for _, w := range wider {
 		if in, ok := o.Wider(w.bits); ok && p.wide[network{in, w.bits}] >= w.times*p.perAddress {
 			return true
@@ -59,7 +59,7 @@ func (p *places) crowded(o admission.Origin) bool {
 }
 
 // count adds to what the networks that the origin is in have. The caller holds mu.
-func (p *places) count(o admission.Origin, n int) {
+func (p *streamLimits) count(o admission.Origin, n int) {
 	for _, w := range wider {
 		in, ok := o.Wider(w.bits)
 		if !ok {
@@ -74,7 +74,7 @@ func (p *places) count(o admission.Origin, n int) {
 
 // enter takes a place, and counts the stream on its connection (nil: it has none),
 // unless a limit is in the way.
-func (p *places) enter(o admission.Origin, place *connection) limit {
+func (p *streamLimits) enter(o admission.Origin, place *connection) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -95,7 +95,7 @@ func (p *places) enter(o admission.Origin, place *connection) limit {
 }
 
 // leave gives a place back.
-func (p *places) leave(o admission.Origin) {
+func (p *streamLimits) leave(o admission.Origin) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
@@ -105,7 +105,7 @@ func (p *places) leave(o admission.Origin) {
 	p.count(o, -1)
 }
 
-func (p *places) open() int64 {
+func (p *streamLimits) open() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int64(p.taken)
@@ -114,7 +114,7 @@ func (p *places) open() int64 {
 // StreamsRefused is how many event streams found no place: on the server, and
 // for their address.
 func (s *Server) StreamsRefused() (total, address int64) {
-	p := s.events.places
+	p := s.events.limits
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.denied[limitTotal], p.denied[limitAddress]

@@ -24,7 +24,7 @@ import (
 // the merchant's are not among them, and a request that waits too long gets an error.
 func TestDatabasesAreAskedInTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(time.Now())
+		s := newRequestLimits(time.Now())
 		var now, most, answered, refused atomic.Int64
 		var wg sync.WaitGroup
 		ask := func() error {
@@ -79,7 +79,7 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &Server{
 			Options: Options{Store: emptyStore{}, Ledger: hungLedger{}, Log: slog.New(slog.DiscardHandler)},
-			shares:  newShares(time.Now()),
+			limits:  newRequestLimits(time.Now()),
 		}
 		ctx, leave := context.WithTimeout(t.Context(), time.Minute)
 		defer leave()
@@ -93,7 +93,7 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 		}
 		synctest.Wait()
 		start := time.Now()
-		if inTurn(t.Context(), turns("bob", s.shares.reads),
+		if inTurn(t.Context(), turns("bob", s.limits.reads),
 			func() error { return nil }) != nil || time.Since(start) > 0 {
 			t.Errorf("another sale's order waited %v", time.Since(start))
 		}
@@ -106,7 +106,7 @@ func TestHungLedgerHoldsNoTurn(t *testing.T) {
 // another.
 func TestLockedSaleLeavesATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShares(time.Now())
+		s := newRequestLimits(time.Now())
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", nil)
 		var wg sync.WaitGroup
 		for range 2 * buyerChanges {
@@ -130,7 +130,7 @@ func TestLockedSaleLeavesATurn(t *testing.T) {
 // One buyer has a part of the server, not all of it; others have theirs.
 func TestOneBuyersShare(t *testing.T) {
 	now := time.Now()
-	s := newShares(now)
+	s := newRequestLimits(now)
 	for range buyerRequests {
 		if !s.enter("ann") {
 			t.Fatal("too few")
@@ -153,7 +153,7 @@ func TestOneBuyersShare(t *testing.T) {
 		}
 	}
 
-	server := &Server{Options: Options{Now: func() time.Time { return now }}, shares: s, problems: newProblems("")}
+	server := &Server{Options: Options{Now: func() time.Time { return now }}, limits: s, problems: newProblems("")}
 	ask := func(buyer sluice.BuyerID) int {
 		w := httptest.NewRecorder()
 		server.metered(func(w http.ResponseWriter, _ *http.Request, _ auth.Token) { w.WriteHeader(204) })(w, nil,
@@ -182,7 +182,7 @@ func TestOneBuyersRequestsAtATime(t *testing.T) {
 	secret := []byte("the shop's secret, long enough")
 	server := &Server{
 		Options: Options{Buyers: auth.NewVerifier(auth.Options{Secret: secret})},
-		shares:  newShares(time.Now()), problems: newProblems(""),
+		limits:  newRequestLimits(time.Now()), problems: newProblems(""),
 	}
 	inside, leave := make(chan string, 2*buyerRequests), make(chan struct{})
 	handler := server.asBuyer(func(w http.ResponseWriter, _ *http.Request, token auth.Token) {

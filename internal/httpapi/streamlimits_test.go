@@ -23,7 +23,7 @@ func behindProxy(st *stage) {
 }
 
 // held is how many places are taken, and by how many origins.
-func (p *places) held() (taken, origins int) {
+func (p *streamLimits) held() (taken, origins int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken, len(p.from)
@@ -32,7 +32,7 @@ func (p *places) held() (taken, origins int) {
 func wantHeld(t *testing.T, st *stage, taken, origins int) {
 	t.Helper()
 	await(t, "the places are as wanted", func() bool {
-		have, from := st.events.places.held()
+		have, from := st.events.limits.held()
 		return have == taken && from == origins
 	})
 }
@@ -152,7 +152,7 @@ func TestAPlaceOfAStreamThatNeverBeganIsGivenBack(t *testing.T) {
 				st.stream(&broken{httptest.NewRecorder(), hijack}, httptest.NewRequest("GET", "/", nil),
 					(*st.views.Load())["phone"])
 			}()
-			if taken, origins := st.events.places.held(); taken != 0 || origins != 0 {
+			if taken, origins := st.events.limits.held(); taken != 0 || origins != 0 {
 				t.Errorf("%d places of %d origins are taken for ever", taken, origins)
 			}
 		})
@@ -160,7 +160,7 @@ func TestAPlaceOfAStreamThatNeverBeganIsGivenBack(t *testing.T) {
 }
 
 func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
-	p := newPlaces(3, -1)
+	p := newStreamLimits(3, -1)
 	one := admission.OriginOf(netip.MustParseAddr("203.0.113.1"))
 	for n := range 4 {
 		if got, want := p.enter(one, nil), map[bool]limit{true: noLimit, false: limitTotal}[n < 3]; got != want {
@@ -172,7 +172,7 @@ func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 // Who has a /56 or a /48 of IPv6 has many /64: all of it has twice, and four
 // times, what an address has.
 func TestEventStreamsPerNetwork(t *testing.T) {
-	p := newPlaces(1000, 2)
+	p := newStreamLimits(1000, 2)
 	enter := func(address string) bool {
 		return p.enter(admission.OriginOf(netip.MustParseAddr(address)), nil) == noLimit
 	}

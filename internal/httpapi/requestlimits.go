@@ -30,8 +30,8 @@ const (
 // 20 times a second, after 100 at once.
 var buyerMeter = sluice.BuyerRate{Requests: 100, PerS: 5}.Meter()
 
-// shares counts what buyers have.
-type shares struct {
+// requestLimits counts what buyers have.
+type requestLimits struct {
 	seed   maphash.Seed
 	shards [64]struct {
 		mu  sync.Mutex
@@ -45,8 +45,8 @@ type shares struct {
 	sales          [64]chan struct{} // a value for each change of the sales that share it
 }
 
-func newShares(now time.Time) *shares {
-	s := &shares{
+func newRequestLimits(now time.Time) *requestLimits {
+	s := &requestLimits{
 		seed: maphash.MakeSeed(), asked: meters.New(1 << 18), start: now,
 		reads: make(chan struct{}, buyerReads), changes: make(chan struct{}, buyerChanges),
 		tests: make(chan struct{}, webhookTests),
@@ -61,7 +61,7 @@ func newShares(now time.Time) *shares {
 }
 
 // enter counts a request of a buyer, unless there are too many. Leave ends it.
-func (s *shares) enter(buyer sluice.BuyerID) bool {
+func (s *requestLimits) enter(buyer sluice.BuyerID) bool {
 	shard := &s.shards[maphash.Comparable(s.seed, buyer)%uint64(len(s.shards))]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -73,7 +73,7 @@ func (s *shares) enter(buyer sluice.BuyerID) bool {
 	return true
 }
 
-func (s *shares) leave(buyer sluice.BuyerID) {
+func (s *requestLimits) leave(buyer sluice.BuyerID) {
 	shard := &s.shards[maphash.Comparable(s.seed, buyer)%uint64(len(s.shards))]
 	shard.mu.Lock()
 	defer shard.mu.Unlock()
@@ -87,8 +87,8 @@ func (s *shares) leave(buyer sluice.BuyerID) {
 // metered is a handler that a buyer may ask as often as buyerMeter says.
 func (s *Server) metered(next tokenHandler) tokenHandler {
 	return func(w http.ResponseWriter, r *http.Request, token auth.Token) {
-		asked := s.shares.asked
-		now := s.Now().Sub(s.shares.start).Microseconds()
+		asked := s.limits.asked
+		now := s.Now().Sub(s.limits.start).Microseconds()
 		if wait := asked.Try(buyerMeter, meters.Key(asked, token.Buyer), now); wait > 0 {
 			s.encoded[sluice.RateLimited].write(w, retryIn(time.Duration(wait)*time.Microsecond))
 			return
@@ -98,19 +98,19 @@ func (s *Server) metered(next tokenHandler) tokenHandler {
 }
 
 // inTurn asks the databases for a buyer, while few enough others are asked for: when
-// it has got each of the places. Neither a body that comes slowly nor an answer that
+// it has got a turn in each queue. Neither a body that comes slowly nor an answer that
 // is read slowly may be part of it. ErrNoTurn: there was none in time, or the client
-// has left. Without places, the merchant's, it is always the turn.
-func inTurn(ctx context.Context, places []chan struct{}, ask func() error) error {
-	if len(places) == 0 {
+// has left. Without queues, the merchant's, it is always the turn.
+func inTurn(ctx context.Context, queues []chan struct{}, ask func() error) error {
+	if len(queues) == 0 {
 		return ask()
 	}
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
-	for _, place := range places {
+	for _, queue := range queues {
 		select {
-		case place <- struct{}{}:
-			defer func() { <-place }()
+		case queue <- struct{}{}:
+			defer func() { <-queue }()
 		case <-enough.C:
 			return ErrNoTurn
 		case <-ctx.Done():
@@ -123,7 +123,7 @@ func inTurn(ctx context.Context, places []chan struct{}, ask func() error) error
 // ErrNoTurn: the databases see enough requests of buyers already.
 var ErrNoTurn error = &fault{Problem: api.Problem{Code: sluice.Overloaded.String()}, after: retryIn(time.Second)}
 
-// turns are those of buyers' requests, none of the merchant's.
+// turns returns the queues that a buyer's request waits in; a merchant's waits in none.
 func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {
 	if buyer == "" {
 		return nil
@@ -131,8 +131,8 @@ func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {
 	return of
 }
 
-// changeOf are the turns of a change of an order. A sale has one at a time: those
+// changeOf returns the queues of a change of an order. A sale has one at a time: those
 // that wait for its row, which may be locked for long, leave turns to other sales.
-func (s *shares) changeOf(sale sluice.SaleID, buyer sluice.BuyerID) []chan struct{} {
+func (s *requestLimits) changeOf(sale sluice.SaleID, buyer sluice.BuyerID) []chan struct{} {
 	return turns(buyer, s.sales[maphash.Comparable(s.seed, sale)%uint64(len(s.sales))], s.changes)
 }
