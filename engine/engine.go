@@ -64,8 +64,8 @@ type Engine struct {
 
 	connections listeners
 	claims      *metrics.Claims
-	attendance  *attendance // nil: claims wait for no replicas
-	durability  *durability // nil: the store is no server's
+	replicas    *replicaWatch // nil: claims wait for no replicas
+	durability  *durability   // nil: the store is no server's
 	control     *settle.Control
 
 	reconcile *reconcileJob
@@ -276,8 +276,8 @@ func (e *Engine) compose() error {
 	if e.durability = newDurability(e.store, e.cfg.Log); e.durability != nil {
 		options.StoreRisks, options.StoreRisked = e.durability.look, e.durability.now
 	}
-	if e.attendance = newAttendance(e.ledger, &e.cfg); e.attendance != nil {
-		options.Confirmed, options.Attended = e.attendance.ledger.Confirmed, e.attendance.now
+	if e.replicas = newReplicaWatch(e.ledger, &e.cfg); e.replicas != nil {
+		options.Confirmed, options.Replicas = e.replicas.ledger.Confirmed, e.replicas.now
 	}
 	e.server = httpapi.New(options)
 	if e.cfg.Registerer != nil { // all that it reads is there
@@ -322,8 +322,8 @@ func (e *Engine) start(ctx context.Context) {
 	if e.durability != nil {
 		e.loops.Go(func() { e.durability.run(running) })
 	}
-	if e.attendance != nil {
-		e.loops.Go(func() { e.attendance.run(running) })
+	if e.replicas != nil {
+		e.loops.Go(func() { e.replicas.run(running) })
 	}
 	e.loops.Go(func() { e.tidyMemory(running) })
 	e.events.start(running, e)

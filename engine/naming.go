@@ -24,7 +24,7 @@ func (f *follower) name(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, nameTimeout)
 	defer cancel()
-	name, made, err := ledger.Called(ctx)
+	name, made, err := ledger.Name(ctx)
 	if err != nil {
 		f.log.Debug("the ledger does not say its name", "error", err)
 		return

@@ -57,10 +57,10 @@ type Options struct {
 	NewSaleID func() sluice.SaleID
 
 	// Confirmed is nil if enough replicas of the ledger would have a claim on the sale;
-	// nil itself: no claim waits for replicas. Attended says what the last look at their
+	// nil itself: no claim waits for replicas. Replicas says what the last look at their
 	// number found.
 	Confirmed func(ctx context.Context, sale sluice.SaleID) error
-	Attended  func() error
+	Replicas  func() error
 
 	Kinds  api.Ready // what /readyz says of node, ledger and store
 	Buyers *auth.Verifier

@@ -131,7 +131,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	status := s.Kinds
 	status.Status, status.StoreState, status.LedgerState = "ready", "ok", "ok"
-	if s.Attended != nil && s.Attended() != nil { // no server can do without them: none is better than another
+	if s.Replicas != nil && s.Replicas() != nil { // no server can do without them: none is better than another
 		status.LedgerState = "too few replicas; claims of some sales are not accepted"
 	}
 	if s.Outdated != nil {

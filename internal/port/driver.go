@@ -84,7 +84,7 @@ type (
 	// has. A sale's row in the store says which ledger decides (ADR 13). Made: this process
 	// gave the name, since there was none: the ledger is new, or was emptied.
 	NamedLedger interface {
-		Called(ctx context.Context) (name string, made bool, err error)
+		Name(ctx context.Context) (name string, made bool, err error)
 	}
 	// ConfirmingLedger has replicas. Confirmed is an error if they do not confirm what it
 	// writes about a sale: then others may have taken its place, and what it lacks proves
@@ -93,11 +93,11 @@ type (
 	ConfirmingLedger interface {
 		Confirmed(ctx context.Context, sale sluice.SaleID) error
 	}
-	// AttendedLedger is a ConfirmingLedger that also says, with an error, that fewer replicas
+	// ReplicatedLedger is a ConfirmingLedger that also says, with an error, that fewer replicas
 	// are connected than claims wait for.
-	AttendedLedger interface {
+	ReplicatedLedger interface {
 		ConfirmingLedger
-		Attended(ctx context.Context) error
+		CheckReplicas(ctx context.Context) error
 	}
 	// RefusingLedger knows why it cannot write before a claim finds out; nil: it can. With
 	// a doubt it tries again, for the next call to know.

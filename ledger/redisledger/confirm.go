@@ -31,10 +31,10 @@ func (l *Ledger) Confirmed(ctx context.Context, sale sluice.SaleID) (err error) 
 // probeFor is how long what Confirmed writes stays.
 const probeFor = time.Second
 
-// Attended is nil unless a primary has fewer replicas connected than
+// CheckReplicas returns nil unless a primary has fewer replicas connected than
 // Options.WaitReplicas. It writes nothing, and so does not see replicas that lag; nodes
 // that do not answer are left out.
-func (l *Ledger) Attended(ctx context.Context) error {
+func (l *Ledger) CheckReplicas(ctx context.Context) error {
 	if l.opts.WaitReplicas <= 0 {
 		return nil
 	}

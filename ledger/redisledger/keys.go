@@ -12,7 +12,7 @@ import (
 // can use them all. docs/redis-keys.md describes what they hold.
 type keys string
 
-// name is the text by which the store knows this Redis (Ledger.Called).
+// name is the text by which the store knows this Redis (Ledger.Name).
 func (k keys) name() string { return string(k) + ":name" }
 
 // made exists for ten minutes after that text was made up.

@@ -77,7 +77,7 @@ type Ledger struct {
 	cursors  sync.Map // sluice.SaleID -> string: where the next Abandoned read goes on
 	closed   atomic.Bool
 
-	called atomic.Pointer[string] // its name; nil: not known yet
+	redisName atomic.Pointer[string] // what Name returned; nil: not known yet
 
 	name    string // what the names of its batches begin with
 	batches atomic.Uint64

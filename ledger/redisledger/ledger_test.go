@@ -239,7 +239,7 @@ func TestTheNameIsWrittenAgain(t *testing.T) {
 	server := servertest.StartRedis(t)
 	l, client := open(t, server.URL(), redisledger.Options{Node: "a"}), newClient(t, server.URL())
 	called := func(l *redisledger.Ledger) (string, error) {
-		name, _, err := l.Called(t.Context())
+		name, _, err := l.Name(t.Context())
 		return name, err
 	}
 	name, err := called(l)

@@ -12,11 +12,11 @@ import (
 // server was given by mistake, days later.
 const takeable = 10 * time.Minute
 
-// Called returns what this Redis calls itself: "redis:" and a text that no other has. A
+// Name returns the name of this Redis: "redis:" and a text that no other has. A
 // Redis without one is new, or was emptied: it gets the name that it had as long as this
 // handle knows it, or another; made says that one was made up in the last ten minutes. Where
 // another type of key has taken the name's place, only who knows it writes it again.
-func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error) {
+func (l *Ledger) Name(ctx context.Context) (name string, made bool, err error) {
 	defer func() { wrap(&err, "name") }()
 	if err := l.writable(); err != nil {
 		return "", false, err
@@ -25,7 +25,7 @@ func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error)
 		return l.client.Do(ctx, l.client.B().Get().Key(l.keys.name()).Build()).ToString()
 	}
 	text, err := get()
-	known := l.called.Load()
+	known := l.redisName.Load()
 	if isWrongType(err) && known != nil {
 		if err := l.client.Do(ctx, l.client.B().Set().Key(l.keys.name()).Value(*known).Build()).Error(); err != nil {
 			return "", false, err
@@ -50,7 +50,7 @@ func (l *Ledger) Called(ctx context.Context) (name string, made bool, err error)
 	if err != nil {
 		return "", false, err
 	}
-	l.called.Store(&text)
+	l.redisName.Store(&text)
 	made, err = l.client.Do(ctx, l.client.B().Exists().Key(l.keys.made()).Build()).AsBool()
 	return "redis:" + text, made, err
 }

@@ -79,8 +79,8 @@ type Ledger struct {
 
 	buyers, addresses *meters.Table // what their tries have cost
 
-	naming sync.Mutex // guards what Called returns
-	called string
+	naming sync.Mutex // guards name
+	name   string
 }
 
 var _ port.Ledger = (*Ledger)(nil)

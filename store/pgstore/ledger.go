@@ -69,8 +69,8 @@ func (s *Store) ledger(node string, now func() time.Time) (*ledger, error) {
 	return &ledger{store: s, node: node, now: now, pool: pool, home: newHome(pool), turns: newPoolTurns()}, nil
 }
 
-// Called says which ledger this is: that of its store, in which no other one is called so.
-func (l *ledger) Called(context.Context) (name string, made bool, err error) {
+// Name returns "store": a database has one ledger of this kind.
+func (l *ledger) Name(context.Context) (name string, made bool, err error) {
 	return "store", false, nil
 }
 
