@@ -39,7 +39,7 @@ func newJournal(t *testing.T, entries int) *journal {
 }
 
 func (j *journal) open(node string) *redisledger.Ledger {
-	return open(j, j.url, redisledger.Options{Node: node, Prefix: j.prefix})
+	return open(j.TB, j.url, redisledger.Options{Node: node, Prefix: j.prefix})
 }
 
 func (j *journal) read(l *redisledger.Ledger, source port.Source, after string, most int) []port.Entry {
