@@ -60,7 +60,7 @@ func (c *Claim) Validate() error {
 type Caller struct {
 	// Ticket is the purchase ticket, empty if none came.
 	Ticket string
-	// Sales are those that the buyer's token admits the buyer to, signed by the
+	// Sales lists the sales that the buyer's token admits the buyer to, signed by the
 	// shop (EligibleToken).
 	Sales []string
 	// Address is where the claim comes from, as far as it can be trusted, for the limits
@@ -73,7 +73,7 @@ type Caller struct {
 type Decision struct {
 	Code Code
 
-	// Of an accepted claim:
+	// Set for an accepted claim:
 	Order    OrderID   // the order; of a repeat, the order of the first time
 	Quantity int64     // units held
 	Seq      int64     // its place in the sale's dense sequence, from 1
@@ -82,7 +82,7 @@ type Decision struct {
 	Terms    int64     // the version of the terms that decided it
 	Replayed bool      // true for a repeat of a claim accepted earlier (I4)
 
-	// Of the refusals that carry more:
+	// Set for the refusals that carry more:
 	OpensAt time.Time // not_open: when the sale opens
 	Orders  []OrderID // buyer_limit: the buyer's live orders of this sale; not all where there are many to look up
 	// RetryAfter, of rate_limited and overloaded, is how long to wait before the

@@ -98,7 +98,7 @@ func NewOrderEvent(seq int64, now Order, change HistoryEntry) Event {
 }
 
 // when returns the order as it was when it had a status, which it has once at
-// most. All else of an order never changes, or once; but its deadline is that of now.
+// most. All else of an order never changes, or once; but its deadline is the present one.
 func (o Order) when(status Status, at time.Time) Order {
 	o.Status, o.UpdatedAt = status, at
 	switch status {

@@ -85,7 +85,7 @@ func (b BuyerID) Validate() error {
 	return nil
 }
 
-// keyBytes are those that a key is made of: a table, since every claim's key is
+// keyBytes says which bytes a key may have: a table, since every claim's key is
 // looked at.
 var keyBytes = func() (ok [256]bool) {
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_" {

@@ -262,7 +262,7 @@ type Remains struct {
 	Err error `json:"-"`
 }
 
-// Sum is of the orders that ended with one status and were sold in one currency.
+// Sum adds up the orders that ended with one status and were sold in one currency.
 type Sum struct {
 	Status   Status `json:"status"`
 	Currency string `json:"currency"`

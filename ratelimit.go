@@ -3,7 +3,7 @@ package sluice
 // Meter is the arithmetic of a rate: the generic cell rate algorithm, in whole
 // microseconds. All that is kept of a buyer or an address is one number, the
 // moment until which what it has tried is paid for; 0 when it has tried nothing.
-// The zero Meter is that of no rate.
+// The zero Meter bounds nothing.
 type Meter struct {
 	Interval int64 // what one try costs; rounded up, so that the rate is never exceeded
 	Full     int64 // what all tries together may cost ahead: Interval times requests

@@ -158,8 +158,8 @@ func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.E
 }
 
 // AdminActions returns a page of what admins changed, or tried to, the newest
-// first. Limit 0: the server chooses a page's size. The cursor is that of the page
-// before, empty for the first.
+// first. Limit 0: the server chooses a page's size. The cursor is the previous
+// page's, empty for the first.
 func (c *Client) AdminActions(ctx context.Context, limit int, cursor string) (api.AdminActionPage, error) {
 	path := "/v1/admin/actions" + query("limit", positive(limit), "cursor", cursor)
 	return get[api.AdminActionPage](ctx, c, path)

@@ -41,7 +41,7 @@ type follower struct {
 	made   atomic.Bool  // this process gave it the name
 	unsent atomic.Int64 // when a heartbeat was last missed, in Unix nanoseconds; 0: none was sent (see mayTake)
 
-	// Of the loop.
+	// Owned by the loop; no lock needed.
 	seen    map[sluice.SaleID]*followed
 	open    map[sluice.SaleID]struct{} // sales to look at: with news, or with something to be done
 	waiting [tasks][]sluice.SaleID     // sales that have something to be done
@@ -289,7 +289,7 @@ func (f *follower) waits(s *followed, row *sluice.Sale) {
 		"sluice recover --sale ID", "sale", row.ID, "why", row.Fence)
 }
 
-// outdatedSales are those that wait for a person.
+// outdatedSales returns the sales that wait for a person.
 func (f *follower) outdatedSales() []sluice.SaleID {
 	f.mu.Lock()
 	defer f.mu.Unlock()

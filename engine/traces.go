@@ -46,7 +46,7 @@ type tracing struct {
 	ledgerTime func(now time.Time) time.Time
 }
 
-// random is of how many bits the random part is: the last of a trace's id, as
+// random is how many bits of a trace's id are random: the last ones, as
 // OpenTelemetry's own samplers take them.
 const random = 56
 

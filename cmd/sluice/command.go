@@ -186,7 +186,7 @@ const (
 	buyerSecretFile = "buyer.secret"
 )
 
-// clientFlags are those of the commands that speak to a server as the merchant.
+// clientFlags adds the flags of commands that speak to a server as the merchant.
 func clientFlags(cmd *cobra.Command) {
 	config.AddFlags(cmd.Flags(), "url", "admin_url", "admin_key", "data_dir")
 	cmd.Flags().Lookup("url").Usage = "the server (default http://127.0.0.1:8080)"

@@ -25,7 +25,7 @@ func (a *app) demoCommand() *cobra.Command {
 			"With --lifecycle a third of the winners pay, a third cancel, and a third let their\n" +
 			"orders expire. Buyers who were refused as sold_out try again with the same key and\n" +
 			"buy the units that return, until all are paid.",
-		// Of the settings the demo takes its flags only: it must not run on
+		// The demo reads its flags, and no other source of settings: it must not run on
 		// what the environment calls the shop's own ledger.
 		RunE: a.with(func(cmd *cobra.Command, _ *config.Config, _ []string) error {
 			if o.Stock < 0 || o.Stock > sluice.MaxUnits {

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// examples are those of commands that say all in one line or two; others have theirs
+// examples holds the examples of commands that need a line or two; others have theirs
 // beside their flags; ORDER becomes an order's id.
 var examples = map[string]string{
 	"admin log":          "--limit 20",

@@ -80,7 +80,7 @@ func (a *app) loadCommand() *cobra.Command {
 	return cmd
 }
 
-// crowdFlags are those of load and demo.
+// crowdFlags adds the flags that load and demo share.
 func crowdFlags(cmd *cobra.Command, o *loadgen.Options, buyers int) {
 	fl := cmd.Flags()
 	fl.IntVar(&o.Buyers, "buyers", buyers, "how many buyers come")

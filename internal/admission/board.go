@@ -34,7 +34,7 @@ type BoardOptions struct {
 	// Timeout bounds one reading; default 2 s.
 	Timeout time.Duration
 
-	// Rules are those of the sales that the store listed before this server
+	// Rules holds the rules of the sales that the store listed before this server
 	// started, for as long as it does not list them again (Board.rulesOnly).
 	Rules map[sluice.SaleID]sluice.Rules
 	// RulesChanged receives the rules of all sales that are not archived, after

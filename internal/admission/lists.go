@@ -20,7 +20,7 @@ import (
 // what is uploaded: about eight bytes per buyer, twice that for the moment in
 // which a list is replaced. A reader takes no lock.
 //
-// What is kept is 64 bits of a seeded hash per buyer, in order. A buyer not on a
+// A list is kept as 64 bits of a seeded hash per buyer, in order. A buyer not on a
 // list of a million matches it with a chance of one in 10^13, and no client can
 // choose an id that does.
 type Lists struct {

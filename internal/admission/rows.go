@@ -13,7 +13,7 @@ import (
 
 // This file is what the board takes from the store: the rows of sales.
 
-// Of the list of sales at most listRows are read in a second, and reading it takes
+// At most listRows of the list of sales are read in a second, and reading it takes
 // about one part in listShare of the time. It is asked for every listMax all the same, and
 // then read even if nothing seems to have changed.
 const (
@@ -326,7 +326,7 @@ func olderRow(a, b *sluice.Sale) bool {
 // rulesOnly returns a view of a sale that is not on the board, while the store
 // does not answer: its rates, its ticket and its invitations by token count; with a
 // ratio there is one claim at a time. A deny list cannot be read and denies no buyer.
-// Of a sale whose rules are not kept, or that needs an allow list, nothing is known: nil.
+// It returns nil for a sale whose rules are not kept, or that needs an allow list.
 func (b *Board) rulesOnly(id sluice.SaleID) *View {
 	rules, known := b.opts.Rules[id]
 	if !known || rules.Eligibility == sluice.EligibleList {

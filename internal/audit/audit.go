@@ -34,8 +34,8 @@
 // sale. What the store alone can show is checked all the same. A sale that no
 // ledger ever held is checked in full: it must not have orders.
 //
-// Of orders that are deleted (Sale.Remains) the sums are left: I1 and I2 are checked
-// with them. The other checks are Unchecked, and the report is OK all the same, since
+// Deleted orders leave their sums (Sale.Remains): I1 and I2 are checked with
+// them. The other checks are Unchecked, and the report is OK all the same, since
 // no later audit could check more.
 package audit
 

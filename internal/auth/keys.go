@@ -323,7 +323,7 @@ func (k *Keys) find(id, alg string) *publicKey {
 }
 
 // renew reads the keys again for a token that those at hand do not fit: it
-// names none of them, or its signature is that of none. An issuer that rotates
+// names none of them, or none of them made its signature. An issuer that rotates
 // keys may reuse a name, or use no names at all. Nothing is read if that has
 // just been done.
 //
@@ -348,7 +348,7 @@ func (k *Keys) renew(ctx context.Context, id string, signed time.Time) error {
 }
 
 // ask joins the reading under way or, if the last one is some time ago, starts
-// one. Else there is none, and the error is that of renew.
+// one. Else it returns renew's error.
 func (k *Keys) ask(id string, signed time.Time) (*reading, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

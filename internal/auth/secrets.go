@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Secrets are those of the settings that guard something.
+// Secrets holds the settings that guard something.
 type Secrets struct {
 	AdminKey, BuyerSecret, BuyerSecretPrevious, TicketSecret, TicketSecretPrevious, WebhookKey string
 }

@@ -170,7 +170,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Token, error) {
 	return found.Token, nil
 }
 
-// base64url is that of JWTs: no padding, and one spelling of everything.
+// base64url decodes as JWTs do: no padding, and one spelling of everything.
 var base64url = base64.RawURLEncoding.Strict()
 
 // plainHeader is the first part of nearly every HS256 token,
@@ -260,7 +260,7 @@ var (
 	ErrNotYet    = errors.New("the token is not valid yet")
 )
 
-// sealed reports whether a signature is that of a secret.
+// sealed reports whether one of the secrets made a signature.
 func (v *Verifier) sealed(text string, signature []byte) bool {
 	for _, macs := range v.macs {
 		mac := macs.Get().(hash.Hash)

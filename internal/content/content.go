@@ -19,11 +19,11 @@ type Form struct {
 	Type  string // Content-Type
 	Cache string // Cache-Control
 
-	// Status is that of the answer; default 200. An answer with another one has
+	// Status is the answer's; default 200. An answer with another one has
 	// no ETag and is sent in full to everybody.
 	Status int
 
-	// Level is that of gzip; default gzip.BestSpeed. What is made once and sent
+	// Level is gzip's; default gzip.BestSpeed. A body that is made once and sent
 	// for long deserves gzip.BestCompression.
 	Level int
 }

@@ -186,7 +186,7 @@ type burst struct {
 	paid int64 // as sluice.Meter has it
 }
 
-// Of requests that were forbidden, so many are recorded at once, and then one
+// So many forbidden requests are recorded at once, and then one
 // per period, on each server.
 const (
 	refusalBurst  = 30

@@ -35,7 +35,7 @@ type Options struct {
 	// empty: none. Requests come without it.
 	Base   string
 	Events EventsOptions // of GET /v1/sales/{sale}/events
-	// Origins are those whose pages may use the buyers' half of the API, as
+	// Origins lists the origins whose pages may use the buyers' half of the API, as
 	// CheckOrigins wants them; none unless given.
 	Origins []string
 
@@ -94,7 +94,7 @@ type Options struct {
 	Metrics http.Handler // GET /metrics; nil: 404
 	Claims  ClaimCounter // nil: no counting
 	Timer   Timer        // nil: no counting
-	// LogLevel is that of the log's handler; nil: it cannot be changed.
+	// LogLevel is the level of the log's handler; nil: it cannot be changed.
 	LogLevel *slog.LevelVar
 	// AdminDecided counts admins' actions: recorded, unrecorded (the store did
 	// not take the record), forbidden, and wrong_key: tries of unknown keys;

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// levels are those of the setting log_level.
+// levels lists the values of the setting log_level.
 var levels = []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn, slog.LevelError}
 
 // setLogLevel changes what this server logs, until it stops.

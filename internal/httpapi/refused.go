@@ -40,7 +40,7 @@ func RefusalReasons() []string {
 	}
 }
 
-// ClaimCodes are those that claims are answered with besides the domain's.
+// ClaimCodes returns the codes that claims are answered with besides the domain's.
 func ClaimCodes() []string {
 	return []string{
 		api.CodeOutcomeUnknown, api.CodeForbidden, api.CodeUnauthenticated, api.CodeBadRequest, api.CodeTooLarge,

@@ -339,7 +339,7 @@ func (h *hotRoutes) find(r *http.Request) http.Handler {
 	return nil
 }
 
-// hotSale takes the sale out of a path, which is that of a sale or of its orders.
+// hotSale takes the sale out of the path of a sale or of its orders.
 func hotSale(path string) (sale sluice.SaleID, orders, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v1/sales/")
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// saleForm is that of a sale and of the list of sales.
+// saleForm is the form of answers about one sale and of the list of sales.
 var saleForm = content.Form{Type: jsonType[0], Cache: "public, max-age=1, stale-while-revalidate=2"}
 
 // saleBody is a sale's public answer, encoded when its view is made.

@@ -238,7 +238,7 @@ const scriptSteps = 500
 // randomSeeds returns seeds that are always run, and one that never was.
 func randomSeeds() []uint64 { return []uint64{1, 2, 3, uint64(time.Now().UnixNano())} }
 
-// playedSeeds are those that a ledger is tested with: all, or, with -short, the
+// playedSeeds returns the seeds that a ledger is tested with: all, or, with -short, the
 // one that never was.
 func playedSeeds() []uint64 {
 	seeds := randomSeeds()

@@ -26,7 +26,7 @@ func Mint(secret []byte, buyer sluice.BuyerID, now time.Time, ttl time.Duration)
 type Minter struct {
 	Secret           []byte
 	Issuer, Audience string // "iss" and "aud", if the server wants them
-	// Sales are those that the buyer is invited to (sluice.EligibleToken).
+	// Sales lists the sales that the buyer is invited to (sluice.EligibleToken).
 	Sales []sluice.SaleID
 }
 

@@ -11,7 +11,7 @@
 // the moment a try should have started, so that a slow server cannot hide by
 // slowing the crowd down (coordinated omission).
 //
-// Of a sale that asks for purchase tickets, buyers do what the buyers' pages
+// Where a sale asks for purchase tickets, buyers do what the buyers' pages
 // do: they get theirs before the tries begin (GetTickets), keep it for all
 // their tries, and get another one when the server demands a new one.
 package loadgen

@@ -168,7 +168,7 @@ func (c *Crowd) outcome(took time.Duration) *Outcome {
 	return out
 }
 
-// newHistogram is of microseconds, up to an hour.
+// newHistogram counts microseconds, up to an hour.
 func newHistogram() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, int64(time.Hour/time.Microsecond), 3)
 }

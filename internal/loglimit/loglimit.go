@@ -32,7 +32,7 @@ const most = 1000
 // request, like its path, must not be one of them.
 var about = []string{"sale", "epoch", "webhook", "setting", "from", "listener", "listen", "reason"}
 
-// troubles are those of all handlers that came from one.
+// troubles is what all handlers that came from one share.
 type troubles struct {
 	mu     sync.Mutex // guards all below
 	of     map[string]*trouble

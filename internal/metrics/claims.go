@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// mostCounted is of how many sales claims are counted apart. Those of further sales,
+// mostCounted is for how many sales claims are counted apart. Claims of further sales,
 // and of sales that are not for sale any more or never were, are counted together.
 const mostCounted = 1000
 

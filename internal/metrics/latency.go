@@ -29,7 +29,7 @@ var statusIndex = func() (indexes [600]uint8) {
 	return indexes
 }()
 
-// Requests counts how long answers took, by route and status. Of a route and a status
+// Requests counts how long answers took, by route and status. For a route and a status
 // that there have been it takes no lock and no memory.
 type Requests struct {
 	times  *times

@@ -29,7 +29,7 @@ type Settling struct {
 	backlog atomic.Pointer[port.Backlog]
 }
 
-// Settling returns counters at zero. Classes are those of differences that
+// Settling returns counters at zero. Classes lists the classes of differences that
 // Found will meet; rebuilds is called at each scrape.
 func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 	s := &Settling{
@@ -55,8 +55,8 @@ func (m *Metrics) Settling(classes []string, rebuilds func() int64) *Settling {
 	return s
 }
 
-// mostExpiring is of how many sales, since the start, expired orders are counted
-// apart. Those of further sales are counted together, without a sale.
+// mostExpiring is for how many sales, since the start, expired orders are counted
+// apart. Orders of further sales are counted together, without a sale.
 const mostExpiring = 1000
 
 // Expired counts orders of a sale that were due.

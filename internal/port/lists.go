@@ -42,7 +42,7 @@ type ListStore interface {
 	Lists(ctx context.Context) ([]BuyerList, error)
 
 	// Listed returns up to limit buyers of a list after this one, in the order
-	// of their bytes. Of a generation that has been replaced some or all may
+	// of their bytes. Buyers of a generation that has been replaced may
 	// be missing.
 	Listed(ctx context.Context, list BuyerList, after sluice.BuyerID, limit int) ([]sluice.BuyerID, error)
 }

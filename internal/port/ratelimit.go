@@ -26,7 +26,7 @@ type RateLimiter interface {
 	Allow(ctx context.Context, sale sluice.SaleID, rates Rates, tries []Try) ([]Wait, error)
 }
 
-// Rates are those that all servers count together; a zero one bounds nothing.
+// Rates holds the rates that all servers count together; a zero one bounds nothing.
 type Rates struct {
 	Buyer   sluice.BuyerRate
 	Address sluice.AddressRate

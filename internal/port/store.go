@@ -102,7 +102,7 @@ type SalesDigest struct {
 	Sales, Fenced           int64 // how many
 	Versions, Epochs, Taken int64 // Epochs: with the loaded ones
 	Caps                    int64 // of those that have one
-	// Updated is of UpdatedAt, in milliseconds since 1970, of which the last nine digits count.
+	// Updated adds up UpdatedAt, in milliseconds since 1970, of which the last nine digits count.
 	Updated int64
 }
 
@@ -263,7 +263,7 @@ type LoadStore interface {
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
-	// Lease and Unlease are those of lock.Backend, by the store's clock: a lease that
+	// Lease and Unlease work as lock.Backend's, by the store's clock: a lease that
 	// ends later than its ttl from now, by more than a second, was taken before that
 	// clock stepped back, and has expired. Nothing may depend on a lease for being
 	// correct, only for not being done twice.

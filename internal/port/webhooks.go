@@ -12,7 +12,7 @@ type Progress struct {
 	// The events after From, up to To, are dealt with; both are the cursor if
 	// there was none.
 	From, To int64
-	// Kept are those of them that were not delivered.
+	// Kept lists the events that were not delivered.
 	Kept []sluice.Delivery
 	// Tried are kept deliveries that have been tried, as they were.
 	Tried []Tried

@@ -25,7 +25,7 @@ type database struct {
 	run  func() error // starts it, and waits until it answers
 }
 
-// Of every private server; the password is such that tests can look for it where
+// Every private server has these; the password is such that tests can look for it where
 // it must not be.
 const (
 	testUser     = "sluice"
@@ -125,7 +125,7 @@ func ofTest[S interface{ Close() error }](t testing.TB, name string, s S, err er
 	return s
 }
 
-// baseURL is what an environment variable says, or that of a server all tests of
+// baseURL returns what an environment variable says, or the URL of a server that all tests of
 // the binary share.
 func baseURL[S interface{ URL() string }](t testing.TB, variable, name string, shared func() (S, error)) string {
 	t.Helper()

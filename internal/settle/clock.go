@@ -20,7 +20,7 @@ const clockMargin = 5 * time.Second
 // Expiry goes by the store's clock as long as that goes on as this server's
 // monotonic clock does. After a jump ahead it goes by the store's clock as it was
 // before the jump, carried on at twice the pace of real time until it has caught
-// up. Of the first reading, a clock ahead of both others counts as having jumped.
+// up. At the first reading, a clock ahead of both others counts as having jumped.
 type clocks struct {
 	ledger func() time.Time // the ledger's clock now; the zero time: unknown
 	report func(Clocks)

@@ -31,7 +31,7 @@ type promise struct {
 	epoch int64
 }
 
-// all are its entries.
+// all yields the entries.
 func (r *saleMemory) all(yield func(*memo) bool) {
 	if r == nil {
 		return
@@ -53,8 +53,8 @@ const (
 	overtaken = 64
 )
 
-// memoOf is the entry of what was accepted; nil: it is not remembered. What is accepted for the
-// first time may be there if its repeat came before.
+// memoOf returns the entry that has an accepted claim; nil: it is not remembered. A claim that is
+// accepted for the first time may be there if its repeat came before.
 func (r *saleMemory) memoOf(d *sluice.Decision) *memo {
 	if len(r.apartOf) > 0 {
 		if e := r.apartOf[promise{d.Order, d.Epoch}]; e != nil {
@@ -139,7 +139,7 @@ type memo struct {
 	saved      int64     // the sale's epoch when they were stored, or set aside, last; 0: never
 }
 
-// lastSeq is that of the last claim.
+// lastSeq returns the sequence number of the last claim.
 func (e *memo) lastSeq() int64 { return e.FirstSeq + int64(e.claims) - 1 }
 
 // beginsAfter reports whether its first claim comes after this place.
@@ -152,7 +152,7 @@ func (e *memo) endsBefore(epoch, seq int64) bool {
 	return e.Epoch < epoch || e.Epoch == epoch && e.lastSeq() < seq
 }
 
-// order is that of its claim with this sequence.
+// order returns the order of the entry's claim with this sequence number.
 func (e *memo) order(seq int64) sluice.OrderID {
 	lines := e.lines
 	for range seq - e.FirstSeq {
@@ -162,7 +162,7 @@ func (e *memo) order(seq int64) sluice.OrderID {
 	return orderIn(line)
 }
 
-// orders are those of all its claims.
+// orders returns the orders of all claims of the entry.
 func (e *memo) orders() (all []sluice.OrderID) {
 	for line := range strings.Lines(e.lines) {
 		all = append(all, orderIn(line))

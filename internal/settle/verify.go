@@ -112,7 +112,7 @@ func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why stri
 
 // acknowledged returns the last sequence of the reading that is not in the
 // journal any more, and so must be in the store; 0 if there is none, or if the
-// journal cannot tell. Units are those of the claims in the journal.
+// journal cannot tell. Units counts those of the claims in the journal.
 func (r *Rebuilder) acknowledged(ctx context.Context, reading *port.Reading) (last, units int64, err error) {
 	type span struct{ first, last int64 }
 	var waiting []span

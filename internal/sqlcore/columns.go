@@ -20,7 +20,7 @@ const (
 	// editableColumns are the descriptive fields of a sale.
 	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
 		payment_window_ms, payment_grace_ms, rules`
-	// termsColumns are those of one version of the terms.
+	// termsColumns selects one version of the terms.
 	termsColumns = `version, ` + limitColumns
 	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
@@ -28,12 +28,12 @@ const (
 		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
 		unpaid`
 
-	// NewOrderColumns are those of an order that is inserted: NewOrder.Values.
+	// NewOrderColumns names the columns of NewOrder.Values, for an INSERT.
 	NewOrderColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
 		status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
 
 	changeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
-	// historyColumns are of an order and, NULL if there is none, of a change.
+	// historyColumns selects an order and one of its changes, NULL without one.
 	historyColumns = `orders.node, orders.stored_at, orders.status, orders.reason,
 		c.changed_at, c.from_status, c.to_status, c.action, c.changed_by, c.reason, c.payment_id, c.refused`
 	ReleaseColumns = `order_id, sale_id, buyer_id, claim_key, quantity, epoch, unpaid`
@@ -45,7 +45,7 @@ const (
 // row is what scanning needs of *sql.Row and *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
-// limit scans a column in which NULL means that there is no limit.
+// limit scans a column in which NULL means no limit.
 type limit struct{ to *int64 }
 
 func (l limit) Scan(src any) error {

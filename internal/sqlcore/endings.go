@@ -133,7 +133,7 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	return o, nil, nil
 }
 
-// missing is what becomes of a change of an order that is not there: in a sale that is fenced
+// missing returns the error of a change of an order that is not there: in a sale that is fenced
 // the rebuild may bring it back.
 func (q *conn) missing(order sluice.OrderID) error {
 	id, ok := order.Sale()

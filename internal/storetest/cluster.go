@@ -107,7 +107,7 @@ func testLeaseExpires(t *testing.T, db Database) {
 	}
 }
 
-// Of several who want a lease, one at a time has it.
+// Several servers want a lease, and one at a time has it.
 func testConcurrentLeases(t *testing.T, db Database) {
 	handles := []port.Store{db.Open(t), db.Open(t), db.Open(t)}
 	const rounds = 12

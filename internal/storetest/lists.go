@@ -184,7 +184,7 @@ func testLongList(t *testing.T, db Database) {
 	}
 }
 
-// Of uploads at the same time the one that began last stays, whole.
+// When uploads overlap, the one that began last stays, whole.
 func testConcurrentLists(t *testing.T, db Database) {
 	handles := []port.Store{db.Open(t), db.Open(t)}
 	create(t, handles[0], aSale("phones", 10))

@@ -67,7 +67,7 @@ func testResolveDeadLetter(t *testing.T, db Database) {
 	wantError(t, s.ResolveDeadLetter(t.Context(), 999, "x"), sluice.ErrDeadLetterNotFound)
 }
 
-// Of several who note how a letter was dealt with, one is the first.
+// Several servers note how a letter was dealt with, and one is the first.
 func testConcurrentResolve(t *testing.T, db Database) {
 	handles := []port.Store{db.Open(t), db.Open(t)}
 	must.Succeed(t, handles[0].SetAside(t.Context(), aLetter("phones", 1, "a")))

@@ -62,7 +62,7 @@ type ServerProcess interface {
 	Start(t testing.TB)
 }
 
-// ServerOptions are those that the adapters have in common.
+// ServerOptions holds the options that the adapters have in common.
 type ServerOptions struct {
 	Lazy           bool
 	ConnectTimeout time.Duration

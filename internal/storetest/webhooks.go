@@ -165,7 +165,7 @@ func testWebhookProgress(t *testing.T, db Database) {
 	pending := sluice.DeliveryPending
 	hour := time.Now().Add(time.Hour)
 
-	// Of the first six, two are kept; one waits for its time, one is held by it.
+	// Two of the first six are kept; one waits for its time, one waits behind it.
 	advance(true, port.Progress{
 		From: 0, To: 6, Delivered: 3, Failures: 1, RetryAt: at, LastFailure: at, LastSuccess: at, LastError: "HTTP 500\x00",
 		Kept: []sluice.Delivery{
@@ -280,7 +280,7 @@ func testWebhookProgress(t *testing.T, db Database) {
 	}
 }
 
-// Of several who send the same events, one records it, and the cursor passes
+// Several servers send the same events, one records it, and the cursor passes
 // each event once.
 func testWebhookRivals(t *testing.T, db Database) {
 	setup := db.Open(t)

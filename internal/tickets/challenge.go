@@ -46,7 +46,7 @@ func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty in
 // clock, and the nonce solves it: SHA-256 of challenge, a dot and nonce begins
 // with that many zero bits. Errors: ErrForged, ErrExpired, ErrUnsolved.
 //
-// Of a challenge that was made when the sale asked for less, ErrExpired: a
+// A challenge that was made when the sale asked for less is ErrExpired: a
 // new one is needed.
 func (k *Keys) CheckSolution(challenge, nonce string, sale sluice.SaleID, buyer sluice.BuyerID, difficulty int,
 	now time.Time,

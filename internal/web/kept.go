@@ -32,7 +32,7 @@ func (p *Pages) listPage() *content.Answer {
 }
 
 // makeList asks for the sales, once per snapshot: one request does it, those
-// that come meanwhile wait for it. Of the same sales it is the same page, with
+// that come meanwhile wait for it. The same sales give the same page, with
 // the ETag that it had.
 func (p *Pages) makeList() *listPage {
 	p.lists.making.Lock()

@@ -49,7 +49,7 @@ func (g *grown) close() {
 	}
 }
 
-// grownLedgers are those that are measured.
+// grownLedgers lists the ledgers that are measured.
 var grownLedgers = []struct {
 	name, does string
 	open       func(ctx context.Context, g *grown, r *round, d *database) error

@@ -145,7 +145,7 @@ func compile(system, folder string) (*build, error) {
 	return b, nil
 }
 
-// notes are what the changelog says about a version. What is no release, or comes
+// notes returns what the changelog says about a version. A heading that is no release, or comes
 // before one, is told by what is unreleased.
 func notes(version string) (string, error) {
 	text, err := os.ReadFile("CHANGELOG.md")

@@ -105,7 +105,7 @@ func (l *Ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) (err
 func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) error {
 	byEpoch := map[string][]string{} // of one epoch, as a rule
 	for _, id := range ids {
-		// What is no id is unknown, and ignored like other unknown ids.
+		// A text that is no id is ignored, like unknown ids.
 		if epoch, id := splitID(id); isStreamID(id) {
 			byEpoch[epoch] = append(byEpoch[epoch], id)
 		}
@@ -122,7 +122,7 @@ func (l *Ledger) ack(ctx context.Context, sale sluice.SaleID, ids []string) erro
 }
 
 // entryID names an entry for those outside: EPOCH:ID, as the stream calls it, so
-// that Ack takes nothing out of another epoch's journal. Of a damaged entry the
+// that Ack takes nothing out of another epoch's journal. A damaged entry's
 // epoch is not known.
 func entryID(e *port.Entry) string {
 	if e.Damage != nil {

@@ -44,7 +44,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 
 // readMany calls read.lua for each sale. The fence of a sale that has lost
 // data, by the reading or by judge, is that finding, and lost says so. The
-// error is of the first sale that cannot be read; the others are valid.
+// error names the first sale that cannot be read; the other readings are valid.
 func (l *Ledger) readMany(ctx context.Context, sales []sluice.SaleID,
 	judge func(i int, r *port.Reading, reported int64) string,
 ) (readings []port.Reading, lost []bool, failed error) {

@@ -112,7 +112,7 @@ func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[
 	return r, nil
 }
 
-// sequence is that of the claim at a position of a batch, of which some were not
+// sequence returns the sequence of the claim at a position of a batch, in which some were not
 // accepted. The others have sequences from first on, without a gap.
 func sequence(first, position int64, skipped string) (seq int64, ok bool) {
 	seq = first + position - 1

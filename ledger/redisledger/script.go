@@ -145,7 +145,7 @@ func (l *Ledger) explain(err error) error {
 	return err
 }
 
-// isSilence reports whether the error is that of a connection, or of time.
+// isSilence reports whether a connection failed, or time ran out.
 func isSilence(err error) bool {
 	network := net.Error(nil)
 	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) || errors.Is(err, io.EOF) ||

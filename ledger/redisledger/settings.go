@@ -13,7 +13,7 @@ import (
 )
 
 // Risks names the settings of the Redis that can lose accepted claims; none is
-// the recommended state. Of a cluster it asks the nodes that happen to answer.
+// the recommended state. In a cluster it asks the nodes that happen to answer.
 //
 // Errors: Redis does not answer, does not allow CONFIG GET, as some managed ones
 // and users without this right, or returns no value for some of the settings.

@@ -11,7 +11,7 @@ import (
 )
 
 // entry is a journal entry: a row of claims that is not acknowledged. Its
-// claims are those of the records; the journal holds no copy.
+// claims are in the records; the journal holds no copy.
 type entry struct {
 	id       int64 // of the row
 	node     string

@@ -122,9 +122,9 @@ func (w *writer) run() {
 	}
 }
 
-// commit runs the ops as one group. An error is that of every op: either nothing
-// was written (sluice.ErrRefusesWrites), or the outcome is unknown. It is unknown,
-// also that of a repeat, until memory is what the file says.
+// commit runs the ops as one group. Every op fails with the same error: either nothing
+// was written (sluice.ErrRefusesWrites), or the outcome is unknown. It stays
+// unknown, for a repeat as well, until memory is what the file says.
 func (w *writer) commit(ops []*op) error {
 	if w.file == nil {
 		err := w.open(context.Background(), true)

@@ -28,7 +28,7 @@ type dialect struct {
 
 func (dialect) Name() string { return "pgstore" }
 
-// Close is of sqlcore.Store.Close.
+// Close closes the pool; sqlcore.Store.Close calls it.
 func (d dialect) Close() {
 	d.home.close()
 	d.pool.Close()

@@ -94,7 +94,7 @@ func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 	})
 }
 
-// notThere makes of the error that there is no row another one.
+// notThere maps pgx.ErrNoRows to another error.
 func notThere(err, otherwise error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return otherwise

@@ -59,7 +59,7 @@ func newSession(config *pgx.ConnConfig, readOnly bool) *session {
 			continue
 		}
 		set = append(set, l)
-		// Those are of the connection, which is the pooler's.
+		// These belong to the connection, which is the pooler's.
 		if !strings.HasPrefix(l.name, "tcp_") && !strings.HasPrefix(l.name, "default_") {
 			local = append(local, l)
 		}
@@ -127,7 +127,7 @@ func (s *session) noticed(_ *pgconn.PgConn, notice *pgconn.Notice) {
 	}
 }
 
-// Confirming is of sqlcore.Confirmer. A commit of another connection that was broken off
+// Confirming implements sqlcore.Confirmer. A commit of another connection that was broken off
 // meanwhile makes it fail as well: it is tried again.
 func (s *session) Confirming() (confirmed func() error) {
 	before := s.brokenOff.Load()
@@ -154,7 +154,7 @@ func (s *session) commit(ctx context.Context, conn *pgxpool.Conn, last *pgx.Batc
 	return cmp.Or(err, confirmed())
 }
 
-// Begin is of sqlcore.Beginner.
+// Begin implements sqlcore.Beginner.
 func (s *session) Begin(ctx context.Context, tx *sql.Tx, long bool) error {
 	var statements []string
 	if s.pooled.Load() {

@@ -129,7 +129,7 @@ func (s *Store) migrate(ctx context.Context) error {
 	}
 	db := stdlib.OpenDB(*config)
 	defer db.Close()
-	// The lock is that of a transaction: one of a session would stay behind in a
+	// The transaction holds the lock: a session's lock would stay behind in a
 	// pooler.
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -100,7 +100,7 @@ func (dialect) Refuses(err error) bool {
 	return false
 }
 
-// Room is of sqlcore.Store.Ping: a file on a full disk can be read, and often a little
+// Room serves sqlcore.Store.Ping: a file on a full disk can be read, and often a little
 // can be written to it.
 func (d dialect) Room() error { return disk.Room(d.path) }
 

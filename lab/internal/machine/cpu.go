@@ -17,7 +17,7 @@ const clockTick = 10 * time.Millisecond
 // what a claim costs, and less depends on what else the machine is doing.
 func CPUTime(pid int) time.Duration { return ticks(pid, 11) }
 
-// FamilyCPUTime is that of a process and of its children, those included that have
+// FamilyCPUTime returns the CPU time of a process and of its children, those included that have
 // ended.
 func FamilyCPUTime(pid int) time.Duration {
 	sum := CPUTime(pid) + ticks(pid, 13)

@@ -103,7 +103,7 @@ func (a *Adapter) Shop(folder string, seed uint64) (*Shop, error) {
 	return s, nil
 }
 
-// Faults are those of the adapter, each as often as it says.
+// Faults returns the adapter's faults, each as often as it says.
 func (s *Shop) Faults() []Fault {
 	var all []Fault
 	for _, plan := range s.a.Faults {

@@ -80,7 +80,7 @@ func fits(at string, tree any, t reflect.Type) error {
 	return want(ok, "an object in {}")
 }
 
-// mistakes are those of one file, each with its place.
+// mistakes collects the mistakes of one file, each with its place.
 type mistakes []error
 
 func (m *mistakes) must(ok bool, format string, args ...any) {
@@ -176,7 +176,7 @@ func (a *Adapter) checkAnswers(m *mistakes) {
 	m.must(promises, `answers: no rule means "promise"`)
 }
 
-// check also sets what is preset. The names are those of processes.
+// check also sets what is preset. The names are names of processes.
 func (f *PlanFault) check(m *mistakes, at string, names []string) {
 	f.Times = cmp.Or(f.Times, 1)
 	m.must(f.Times > 0 && f.Times <= 1000, "%s.times: %d: want 1 to 1000", at, f.Times)

@@ -63,7 +63,7 @@ func newCrowd(sys System, t Trial) *crowd {
 	return c
 }
 
-// key is that of a buyer's n-th attempt.
+// key returns the idempotency key of a buyer's n-th attempt.
 func (c *crowd) key(buyer, n int) string {
 	return fmt.Sprintf("referee-%x-%06d-%d", c.t.Seed, buyer, n)
 }
