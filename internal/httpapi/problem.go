@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -141,66 +140,87 @@ func badRequest(format string, args ...any) error {
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if known, ok := errors.AsType[*fault](err); ok {
 		s.encode(known.Problem).write(w, known.after)
-	} else if state, ok := errors.AsType[*sluice.StateError](err); ok {
-		s.problem(w, api.CodeSaleState, state.Detail)
-	} else if ended, ok := errors.AsType[*sluice.OrderStateError](err); ok {
-		s.problem(w, api.CodeOrderEnded, fmt.Sprintf("the order is %s; %s is not possible", ended.Status, ended.Action))
-	} else if paid, ok := errors.AsType[*sluice.PaymentConflictError](err); ok {
-		detail := fmt.Sprintf("the order has the payment %q; the other one is in its history", paid.Have)
-		if paid.Other != "" {
-			detail = fmt.Sprintf("the order %s has this payment; the attempt is in the history of order %s", paid.Other,
-				paid.Order)
-		}
-		s.problem(w, api.CodePaymentConflict, detail)
-	} else if wrong, ok := errors.AsType[*sluice.PaymentAmountError](err); ok {
-		s.problem(w, api.CodePaymentAmount, fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the "+
-			"order's history", wrong.Paid, wrong.Due))
-	} else if far, ok := errors.AsType[*sluice.ExtensionError](err); ok {
-		s.problem(w, api.CodeBadRequest, fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored",
-			api.At(far.Latest)))
-	} else if gone, ok := errors.AsType[*sluice.OrdersGoneError](err); ok {
-		s.problem(w, api.CodeGone, gone.Error())
-	} else if gone, ok := errors.AsType[*sluice.EventsGoneError](err); ok {
-		s.problem(w, api.CodeGone, fmt.Sprintf("events up to number %d are deleted, as order_retention says", gone.First-1))
-	} else if _, ok := errors.AsType[*sluice.PendingError](err); ok {
-		s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
-		s.problem(w, api.CodeOutcomeUnknown, "the change is stored; it takes effect when the ledger answers again"+
-			" (a lower total may be taken back then: send the same request again to see)")
-	} else if i := slices.IndexFunc(faults, func(f knownFault) bool { return errors.Is(err, f.err) }); i >= 0 {
-		s.problem(w, faults[i].code, faults[i].detail)
-	} else {
-		s.unavailable(w, r, err)
+		return
 	}
+	for _, f := range faults {
+		if detail, ok := f.detail(err); ok {
+			if f.code == api.CodeOutcomeUnknown {
+				s.Log.Warn("a change waits for the ledger", "path", r.URL.Path, "error", err)
+			}
+			s.problem(w, f.code, detail)
+			return
+		}
+	}
+	s.unavailable(w, r, err)
 }
 
-// faults are the answers to errors that always say the same.
-var faults = []knownFault{
-	{sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"},
-	{sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"},
-	{sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way " +
-		"to the ledger, and until the ledger has decided about it no other can follow; try again"},
-	{sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger " +
-		"that holds the sale and has not fenced it; try again"},
-	{sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"},
-	{sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"},
-	{sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"},
-	{sluice.ErrListSuperseded, api.CodeSaleState, sluice.ErrListSuperseded.Error()},
-	{sluice.ErrAuditBusy, sluice.Overloaded.String(), sluice.ErrAuditBusy.Error() + "; try again"},
-	{sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""},
-	{sluice.ErrOrderNotFound, api.CodeOrderNotFound, ""},
-	{sluice.ErrOrderQueued, api.CodeOrderQueued, "the order is not stored yet; try again in a moment"},
-	{sluice.ErrDeadLetterNotFound, api.CodeDeadLetterNotFound, ""},
-	{sluice.ErrWebhookNotFound, api.CodeWebhookNotFound, ""},
-	{
-		sluice.ErrEventNotFound, api.CodeEventNotFound,
-		"the feed has no such event, or the webhook has yet to get it for the first time",
-	},
-	{sluice.ErrBadCursor, api.CodeBadRequest, "cursor: " + wrongCursor},
-}
-
+// knownFault answers the errors for which detail reports true.
 type knownFault struct {
-	err          error
-	code, detail string
+	code   string
+	detail func(error) (detail string, ok bool)
+}
+
+// typed answers errors of a type.
+func typed[E error](code string, detail func(E) string) knownFault {
+	return knownFault{code, func(err error) (string, bool) {
+		e, ok := errors.AsType[E](err)
+		if !ok {
+			return "", false
+		}
+		return detail(e), true
+	}}
+}
+
+// sentinel answers an error that always says the same.
+func sentinel(want error, code, detail string) knownFault {
+	return knownFault{code, func(err error) (string, bool) { return detail, errors.Is(err, want) }}
+}
+
+// faults are the answers to the domain's errors; the first row that knows an error answers it.
+var faults = []knownFault{
+	typed(api.CodeSaleState, func(e *sluice.StateError) string { return e.Detail }),
+	typed(api.CodeOrderEnded, func(e *sluice.OrderStateError) string {
+		return fmt.Sprintf("the order is %s; %s is not possible", e.Status, e.Action)
+	}),
+	typed(api.CodePaymentConflict, func(e *sluice.PaymentConflictError) string {
+		if e.Other != "" {
+			return fmt.Sprintf("the order %s has this payment; the attempt is in the history of order %s", e.Other, e.Order)
+		}
+		return fmt.Sprintf("the order has the payment %q; the other one is in its history", e.Have)
+	}),
+	typed(api.CodePaymentAmount, func(e *sluice.PaymentAmountError) string {
+		return fmt.Sprintf("%s was paid, %s is due (in minor units); the attempt is in the order's history", e.Paid, e.Due)
+	}),
+	typed(api.CodeBadRequest, func(e *sluice.ExtensionError) string {
+		return fmt.Sprintf("expires_at: want %s at the latest, 30 days after the order was stored", api.At(e.Latest))
+	}),
+	typed(api.CodeGone, (*sluice.OrdersGoneError).Error),
+	typed(api.CodeGone, func(e *sluice.EventsGoneError) string {
+		return fmt.Sprintf("events up to number %d are deleted, as order_retention says", e.First-1)
+	}),
+	typed(api.CodeOutcomeUnknown, func(*sluice.PendingError) string {
+		return "the change is stored; it takes effect when the ledger answers again" +
+			" (a lower total may be taken back then: send the same request again to see)"
+	}),
+	sentinel(sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"),
+	sentinel(sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"),
+	sentinel(sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way "+
+		"to the ledger, and until the ledger has decided about it no other can follow; try again"),
+	sentinel(sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger "+
+		"that holds the sale and has not fenced it; try again"),
+	sentinel(sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"),
+	sentinel(sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"),
+	sentinel(sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"),
+	sentinel(sluice.ErrListSuperseded, api.CodeSaleState, sluice.ErrListSuperseded.Error()),
+	sentinel(sluice.ErrAuditBusy, sluice.Overloaded.String(), sluice.ErrAuditBusy.Error()+"; try again"),
+	sentinel(sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""),
+	sentinel(sluice.ErrOrderNotFound, api.CodeOrderNotFound, ""),
+	sentinel(sluice.ErrOrderQueued, api.CodeOrderQueued, "the order is not stored yet; try again in a moment"),
+	sentinel(sluice.ErrDeadLetterNotFound, api.CodeDeadLetterNotFound, ""),
+	sentinel(sluice.ErrWebhookNotFound, api.CodeWebhookNotFound, ""),
+	sentinel(sluice.ErrEventNotFound, api.CodeEventNotFound,
+		"the feed has no such event, or the webhook has yet to get it for the first time"),
+	sentinel(sluice.ErrBadCursor, api.CodeBadRequest, "cursor: "+wrongCursor),
 }
 
 // unavailable answers 503 for a backend that does not answer; why is in the
