@@ -261,65 +261,80 @@ func (b *Batcher) enqueue(sale sluice.SaleID, l *lane, c *call) error {
 	return nil
 }
 
-// fly sends batches until nothing waits that is worth another call.
+// fly takes, prepares, sends and lands batches until nothing waits that is worth another
+// call.
 func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 	defer b.flying.Done()
 	var batch []*call
 	var claims []sluice.Claim
-	for {
-		l.mu.Lock()
-		n := min(len(l.waiting), b.opts.MaxBatch)
-		if n == 0 || n < b.opts.MaxBatch && l.flying > 1 { // the other call will take them
-			l.flying--
-			l.mu.Unlock()
-			return
-		}
-		batch = append(batch[:0], l.waiting[:n]...)
-		for _, c := range batch {
-			if l.buyers[c.claim.Buyer]--; l.buyers[c.claim.Buyer] == 0 {
-				delete(l.buyers, c.claim.Buyer)
-			}
-		}
-		rest := copy(l.waiting, l.waiting[n:])
-		clear(l.waiting[rest:])
-		l.waiting = l.waiting[:rest]
-		l.mu.Unlock()
-
+	for b.take(l, &batch) {
 		asking := b.within(sale, l, batch)
-		claims = claims[:0]
 		left := time.Now()
-		for _, c := range asking {
-			if c.claim.Order == "" {
-				c.claim.Order = NewOrderID(sale)
-			}
-			claims = append(claims, c.claim)
-			b.opts.Took(stageWait, left.Sub(c.queued), 1)
-			if !c.began.IsZero() {
-				b.opts.Took(stageAdmission, c.queued.Sub(c.began), 1)
-			}
-		}
-		if len(claims) > 0 {
-			decisions, err := b.decide(sale, claims)
-			ended := time.Now()
-			b.opts.Took(stageLedger, ended.Sub(left), len(claims))
-			if err != nil {
-				b.opts.Failed(sale, err)
-				b.giveUp(l, err)
-			}
-			for i, c := range asking {
-				if err != nil {
-					c.err = err
-				} else {
-					c.decision = decisions[i]
-				}
-				own := c.decision.Order == c.claim.Order // a repeat's is another
-				if b.opts.Traced != nil && (own || errors.Is(err, ErrOutcomeUnknown)) {
-					b.opts.Traced(Way{c.claim.Order, err, c.began, c.queued, left, ended, len(claims)})
-				}
-			}
+		if claims = b.prepare(sale, asking, claims[:0], left); len(claims) > 0 {
+			b.send(sale, l, asking, claims, left)
 			b.land(l, asking)
 		}
 		clear(batch)
+	}
+}
+
+// take moves the calls at the head of the lane into the batch. It returns false, and ends
+// this flight, if there is none, or only a few that the other flight will take.
+func (b *Batcher) take(l *lane, batch *[]*call) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := min(len(l.waiting), b.opts.MaxBatch)
+	if n == 0 || n < b.opts.MaxBatch && l.flying > 1 {
+		l.flying--
+		return false
+	}
+	*batch = append((*batch)[:0], l.waiting[:n]...)
+	for _, c := range *batch {
+		if l.buyers[c.claim.Buyer]--; l.buyers[c.claim.Buyer] == 0 {
+			delete(l.buyers, c.claim.Buyer)
+		}
+	}
+	rest := copy(l.waiting, l.waiting[n:])
+	clear(l.waiting[rest:])
+	l.waiting = l.waiting[:rest]
+	return true
+}
+
+// prepare appends the claims of calls that leave for the ledger, each with its order id, and
+// reports how long they waited.
+func (b *Batcher) prepare(sale sluice.SaleID, calls []*call, claims []sluice.Claim, left time.Time) []sluice.Claim {
+	for _, c := range calls {
+		if c.claim.Order == "" {
+			c.claim.Order = NewOrderID(sale)
+		}
+		claims = append(claims, c.claim)
+		b.opts.Took(stageWait, left.Sub(c.queued), 1)
+		if !c.began.IsZero() {
+			b.opts.Took(stageAdmission, c.queued.Sub(c.began), 1)
+		}
+	}
+	return claims
+}
+
+// send asks the ledger for the decisions of calls, and sets them, or the error of all.
+func (b *Batcher) send(sale sluice.SaleID, l *lane, calls []*call, claims []sluice.Claim, left time.Time) {
+	decisions, err := b.decide(sale, claims)
+	ended := time.Now()
+	b.opts.Took(stageLedger, ended.Sub(left), len(claims))
+	if err != nil {
+		b.opts.Failed(sale, err)
+		b.giveUp(l, err)
+	}
+	for i, c := range calls {
+		if err != nil {
+			c.err = err
+		} else {
+			c.decision = decisions[i]
+		}
+		own := c.decision.Order == c.claim.Order // a repeat's is another
+		if b.opts.Traced != nil && (own || errors.Is(err, ErrOutcomeUnknown)) {
+			b.opts.Traced(Way{c.claim.Order, err, c.began, c.queued, left, ended, len(claims)})
+		}
 	}
 }
 
