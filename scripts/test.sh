@@ -54,32 +54,33 @@ beside() {
 	pids+=($!) names+=("$1")
 }
 
-# tests MODULE FILE FLAGS...: go test in a module's folder, with a line for each
-# package, and its events in FILE. One package at a time, since two such steps may run side by side: many tests
-# have deadlines, and a slow machine has no processor for more of them. Within a
-# package most of a test is waiting for processes, deadlines and leases, so more of
-# them than there are cores run at a time. Without its vet: the linter runs all of vet.
+# tests MODULE FILE WIDE FLAGS...: go test in a module's folder, with a line for each
+# package, and its events in FILE. Most of a test is waiting for processes, deadlines and
+# leases, so more of them than there are cores run at a time: WIDE for each core. Not many
+# more: tests have deadlines, and two such steps may run side by side. Without its vet: the
+# linter runs all of vet.
 tests() {
-	local module=$1 file=$2
-	shift 2
+	local module=$1 file=$2 wide=$3
+	shift 3
 	go tool -C "$module" -modfile="$top/tools/go.mod" gotestsum --format pkgname-and-test-fails --format-hide-empty-pkg --hide-summary skipped \
-		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 -parallel "$((2 * $(nproc)))" "$@"
+		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 -parallel "$((wide * $(nproc)))" "$@"
 }
 
 # plain runs what runs without the race detector: what takes longest comes first.
 plain() {
 	local code=0
-	tests test test.json "${test_pkgs[@]}" || code=1
-	tests . all.json "${pkgs[@]}" || code=1
-	tests lab lab.json "${lab_pkgs[@]}" || code=1
+	tests test test.json 2 "${test_pkgs[@]}" || code=1
+	tests . all.json 2 "${pkgs[@]}" || code=1
+	tests lab lab.json 2 "${lab_pkgs[@]}" || code=1
 	return $code
 }
 
-# race runs what shares memory under the detector.
+# race runs what shares memory under the detector. In many of its packages one test runs after
+# the other, so two packages run at a time.
 race() {
 	local code=0
-	tests . race.json "${race_flags[@]}" "${race_pkgs[@]}" || code=1
-	tests lab lab-race.json "${race_flags[@]}" "${lab_race_pkgs[@]}" || code=1
+	tests . race.json 1 -p 2 "${race_flags[@]}" "${race_pkgs[@]}" || code=1
+	tests lab lab-race.json 1 -p 2 "${race_flags[@]}" "${lab_race_pkgs[@]}" || code=1
 	return $code
 }
 
@@ -114,7 +115,7 @@ go tool -modfile=tools/go.mod gotestsum --version >/dev/null || failed+=(gotests
 # These compute where the tests wait.
 beside lint low scripts/lint.sh
 low compiled &
-CGO_ENABLED=1 step "first tests with -race" tests . first.json "${race_flags[@]}" "${first_pkgs[@]}" ||
+CGO_ENABLED=1 step "first tests with -race" tests . first.json 3 "${race_flags[@]}" "${first_pkgs[@]}" ||
 	failed+=("first tests with -race")
 beside tests plain
 CGO_ENABLED=1 step "tests with -race" race || failed+=("tests with -race")
