@@ -204,10 +204,10 @@ var faults = []knownFault{
 	}),
 	sentinel(sluice.ErrSaleExists, api.CodeSaleState, "a sale with this id exists"),
 	sentinel(sluice.ErrBelowTaken, api.CodeBelowTaken, "the total would be below the units already taken"),
-	sentinel(sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its way "+
-		"to the ledger, and until the ledger has decided about it no other can follow; try again"),
-	sentinel(sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a ledger "+
-		"that holds the sale and has not fenced it; try again"),
+	sentinel(sluice.ErrLoweringWaits, sluice.Unavailable.String(), "the total was not changed: a lower total is on its "+
+		"way to the ledger, and until the ledger has decided about it no other can follow; try again"),
+	sentinel(sluice.ErrTotalUndecided, sluice.Unavailable.String(), "the total was not changed: lowering it needs a "+
+		"ledger that holds the sale and has not fenced it; try again"),
 	sentinel(sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"),
 	sentinel(sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"),
 	sentinel(sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"),
