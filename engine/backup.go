@@ -39,9 +39,9 @@ func secretFiles() []string {
 //
 // The ledger is copied first, then the store. So the store in the copy is never
 // older than its ledger: what the ledger has acknowledged is stored there, every
-// ending it has applied is there, every version of the terms. What the store has
-// beyond the ledger a load brings in; what is still in the ledger's journal a
-// rebuild stores. The other way round the copy could hold a ledger that has
+// ending it has applied is there, every version of the terms. A load brings in
+// orders that only the store has; a rebuild stores what is still in the ledger's
+// journal. The other way round the copy could hold a ledger that has
 // given back, and sold again, units of orders that live in its store.
 //
 // In the copy every loaded sale is fenced, so it is rebuilt (settle.Rebuilder)

@@ -91,8 +91,8 @@ const (
 )
 
 // limits bound the work of each kind: how many sales at once, and each for how
-// long. Sales that fail keep to themselves, since they may do so by hanging. What
-// is long leaves connections of the database to all others.
+// long. A sale that fails may do so by hanging, so it delays no other. Long
+// tasks run few at a time, so that they cannot exhaust the database's connections.
 var limits = [tasks]struct {
 	sales   int
 	timeout time.Duration
@@ -308,11 +308,11 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 		return short, false
 	case settle.Outdated(row) && !f.loader.Foreign(row):
 		return short, reading.Loaded && reading.Fence == ""
-	case fenced(row) && !s.ready:
+	case waitsForRebuild(row) && !s.ready:
 		return gathering, true
 	case f.loader.Foreign(row):
 		return short, reading.Loaded && (reading.Fence == "" || !f.mayStore(row.ID)) || f.mayTake(row)
-	case fenced(row) || s.abandoned(row, now):
+	case waitsForRebuild(row) || s.abandoned(row, now):
 		return loading, true
 	}
 	changed := !reading.Terms.Same(&row.Terms) || row.Cap != row.Total
@@ -320,8 +320,8 @@ func (f *follower) due(s *followed, view *admission.View, now time.Time) (task, 
 		f.letter(row.ID, now) || f.rebuilder.Remembers(row)
 }
 
-// fenced reports whether a sale waits for its rebuild.
-func fenced(sale *sluice.Sale) bool {
+// waitsForRebuild reports whether a sale waits for its rebuild.
+func waitsForRebuild(sale *sluice.Sale) bool {
 	return sale.Fence != "" && sale.LoadedEpoch == sale.Epoch && !settle.Outdated(sale)
 }
 
@@ -352,7 +352,7 @@ func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice
 		switch {
 		case t == gathering:
 			o.ready, o.err = f.rebuilder.Gather(bound, &view.Sale)
-		case t == loading && fenced(&view.Sale):
+		case t == loading && waitsForRebuild(&view.Sale):
 			o.changed, o.err = f.rebuilder.Step(bound, &view.Sale)
 		case t == loading:
 			o.changed, o.err = f.rebuilder.Adopt(bound, &view.Sale)
@@ -373,7 +373,7 @@ func (f *follower) start(ctx context.Context, running *sync.WaitGroup, id sluice
 	})
 }
 
-// finished takes note of what became of a task.
+// finished records a task's outcome and schedules its retry.
 func (f *follower) finished(ctx context.Context, o *outcome) {
 	s := f.seen[o.sale]
 	s.busy, s.ready = false, o.ready

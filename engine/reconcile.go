@@ -87,7 +87,7 @@ type reconcileRun struct {
 }
 
 // idle reports whether nothing has happened in a sale since its last run, as far
-// as the ledger's reading shows. Of a sale that has had none nothing is known: it
+// as the ledger's reading shows. Nothing is known of a sale that has had none: it
 // is idle until something happens, so that after a start those that sell need not
 // wait for those that do not.
 func (j *reconcileJob) idle(id sluice.SaleID, now *port.Reading) bool {
@@ -260,8 +260,8 @@ func (j *reconcileJob) note(r *sluice.ReconcileReport) {
 	}
 }
 
-// differences counts what the last runs found, by class. What a run repaired is
-// in it until the next one.
+// differences counts what the last runs found, by class. It includes
+// what a run repaired, until the next run.
 func (j *reconcileJob) differences() map[string]int64 {
 	counts := map[string]int64{}
 	for _, class := range sluice.DifferenceClasses() {

@@ -18,7 +18,7 @@ import (
 
 // first compares ledger and store of every sale before this server takes its
 // first claim: one of them may have been restored from an older copy, and a
-// sequence must not be given twice. What cannot be compared within stepTimeout
+// sequence must not be given twice. A sale that cannot be compared within stepTimeout
 // is compared later, by check. Complete says that the board has all sales.
 func (f *follower) first(ctx context.Context, complete bool) {
 	bound, cancel := context.WithTimeout(ctx, stepTimeout)
@@ -39,7 +39,7 @@ func (f *follower) first(ctx context.Context, complete bool) {
 			}
 			continue
 		}
-		if view.Down || !view.InStep() && !fenced(&view.Sale) || f.unsure(&view.Sale) { // a backup's copy is fenced
+		if view.Down || !view.InStep() && !waitsForRebuild(&view.Sale) || f.unsure(&view.Sale) { // a backup is fenced
 			continue
 		}
 		sales.Go(func() error {
@@ -59,7 +59,7 @@ func (f *follower) first(ctx context.Context, complete bool) {
 	_ = sales.Wait()
 }
 
-// mayStore reports whether the pipeline may store a sale's journal. Of a sale that is
+// mayStore reports whether the pipeline may store a sale's journal. While a sale is
 // fenced, or not compared yet, the rebuild stores it: the store may have forgotten
 // endings, which come first.
 func (f *follower) mayStore(sale sluice.SaleID) bool {

@@ -220,7 +220,7 @@ func newClient(url string, o client.Options) (*client.Client, error) {
 	return cl, nil
 }
 
-// secretFor is keptSecret for a server. What another one generated is never sent to it.
+// secretFor is keptSecret for a server. It never sends a server a secret that another one generated.
 func secretFor(c *config.Config, url, given, file string) (string, error) {
 	if given == "" && !isLoopbackURL(url) {
 		return "", nil

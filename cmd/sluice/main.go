@@ -98,7 +98,7 @@ func unreached(err error) bool {
 	return errors.As(err, &call) && errors.As(call, &op) && op.Op == "dial"
 }
 
-// exitCode finds the code of an error. What a server calls a bad request was
+// exitCode finds the code of an error. A bad request, as a server calls it, was
 // typed here.
 func exitCode(err error) int {
 	var exit *exitError

@@ -212,8 +212,8 @@ func timeOrNone(t *api.Time) string {
 
 func metaText(o *api.Order) string { return strings.TrimPrefix(string(o.Meta), "null") }
 
-// export writes much to standard output. What is not complete must not pass
-// for it.
+// export writes much to standard output. An output that is cut off must not pass
+// for a whole one.
 func (a *app) export(write func(out *bufio.Writer) error) error {
 	out := bufio.NewWriterSize(a.stdout, 64<<10)
 	err := write(out)

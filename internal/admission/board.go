@@ -54,7 +54,7 @@ type BoardOptions struct {
 
 // Board is what this server knows of every live sale: an immutable view of
 // each behind an atomic pointer, so that looking at it takes no lock and no
-// network. What it does follows what is being sold: archived sales are not on
+// network. Its cost follows what is being sold: archived sales are not on
 // it, and idle ones are read rarely.
 type Board struct {
 	ledger port.Reader

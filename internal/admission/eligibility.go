@@ -17,8 +17,8 @@ type Eligibility struct {
 	Lists *Lists
 	// Ticket returns nil for a good ticket, or the reason why it is not.
 	Ticket func(ticket string, sale sluice.SaleID, buyer sluice.BuyerID, now time.Time) sluice.Reason
-	// Now is this server's clock; default time.Now. What counts is the ledger's,
-	// which the view knows.
+	// Now is this server's clock; default time.Now. The ledger's clock
+	// decides, which the view knows.
 	Now func() time.Time
 }
 

@@ -153,7 +153,7 @@ func (r *rates) hash(sale sluice.SaleID, claim *sluice.Claim) uint64 {
 }
 
 // denied takes back what a try has paid here that the rates over all servers then
-// denied. Who has used up what all servers allow together is refused here,
+// denied. Buyers who have used up what all servers allow together are refused here,
 // without asking again, until the wait is over.
 func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
 	wait port.Wait, now time.Time,

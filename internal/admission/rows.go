@@ -51,7 +51,7 @@ func (b *Board) readFenced(ctx context.Context) error {
 }
 
 // ReadSales reads the store's list of live sales, if it is not as it was, or was last read
-// listMax ago. If that fails the old one stays. What has left the list is read by itself:
+// listMax ago. If that fails the old one stays. A sale that has left the list is read by itself:
 // it may be archived.
 func (b *Board) ReadSales(ctx context.Context) error {
 	begun := time.Now()
@@ -264,7 +264,7 @@ func (b *Board) retire(e *boardSale, sale *sluice.Sale) {
 
 // missed takes sales off the board whose rows the store has not had for storeBack:
 // they are deleted, or the store was restored from a copy that lacks them. Buyers are
-// answered as of any id that there is not.
+// answered as for any unknown id.
 func (b *Board) missed(ids []sluice.SaleID, rows []sluice.Sale, begun time.Time) {
 	for _, id := range ids {
 		if !slices.ContainsFunc(rows, func(row sluice.Sale) bool { return row.ID == id }) {

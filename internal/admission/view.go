@@ -119,7 +119,7 @@ const leaseMargin = 20 * time.Millisecond
 // sure means: the ledger would have said so at the moment of the reading, it
 // still would unless an operator has changed something, and what an operator or
 // returned units have reopened since has a cooldown of sluice.RefusalLease before
-// anything is accepted. What comes with time alone (opening, closing) is left
+// anything is accepted. A change that comes with time alone (opening, closing) is left
 // to the ledger until a later reading shows it, since it may have been moved
 // (I4, I8).
 func (v *View) refusal(now time.Time) sluice.Code {

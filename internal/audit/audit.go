@@ -31,7 +31,7 @@
 //
 // A check that could not be made is never OK: it has Unchecked set and says
 // why, for instance because the ledger does not answer or does not hold the
-// sale. What the store alone can show is checked all the same. A sale that no
+// sale. The store alone is checked all the same. A sale that no
 // ledger ever held is checked in full: it must not have orders.
 //
 // Deleted orders leave their sums (Sale.Remains): I1 and I2 are checked with

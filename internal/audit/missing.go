@@ -28,8 +28,8 @@ func (b *Book) Missing() (m Missing) {
 	holders := b.holders(without)
 	for i := range without {
 		r := &without[i]
-		// Of a live one of an epoch before, which a load has brought in, the place is another
-		// ledger's, which gave it again after the store had become an older copy.
+		// A live claim of an earlier epoch, which a load has brought in, has its place from another
+		// ledger, which gave it again after the store had become an older copy.
 		loaded := r.Live && r.Epoch < b.First.Epoch
 		switch {
 		case holders[place{r.Epoch, r.Seq}].order != r.order && !loaded:

@@ -39,8 +39,8 @@ func (s Secrets) Short() (short []Short) {
 	return short
 }
 
-// Redact returns a URL without its password, for people and logs. What cannot
-// be parsed is not shown at all.
+// Redact returns a URL without its password, for people and logs. A URL that
+// cannot be parsed is not shown at all.
 func Redact(raw string) string {
 	name, _, _ := strings.Cut(raw, ":")
 	if strings.EqualFold(name, "sqlite") {

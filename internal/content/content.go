@@ -108,8 +108,8 @@ func (a *Answer) With(cacheControl string) *Answer {
 }
 
 // ServeHTTP answers GET and HEAD: with the body, or 304 without. It leaves the
-// headers that are set already, and adds to Vary. What a middleware has said it will
-// compress is not compressed here.
+// headers that are set already, and adds to Vary. It does not compress an
+// answer that a middleware has said it will compress.
 func (a *Answer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v := &a.plain
 	h := w.Header()

@@ -177,7 +177,7 @@ func (e *exchange) Write(p []byte) (int, error) {
 	return e.ResponseWriter.Write(p)
 }
 
-// FlushError is for http.ResponseController, as Unwrap is.
+// FlushError is called by http.ResponseController, as Unwrap is.
 func (e *exchange) FlushError() error {
 	e.begin(http.StatusOK)
 	e.waits()

@@ -56,7 +56,7 @@ func (s *Server) takeProfile(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Cache-Control"] = noStore
-	// While one waits for its reader, nobody in the process can take another.
+	// While one waits for its reader, the process can take no other.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(time.Duration(seconds)*time.Second + profileTaken))
 	switch name := r.PathValue("profile"); name {
 	case "allocs", "goroutine", "heap":

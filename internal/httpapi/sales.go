@@ -59,7 +59,7 @@ func shared[T comparable](p **T, q *T) bool {
 	return *p == q
 }
 
-// PublicSale is a sale as buyers read it. What its rules keep from them changes no
+// PublicSale is a sale as buyers read it. A change of what its rules hide changes no
 // byte of it: neither its ETag nor its stream shows that something has been sold.
 func PublicSale(v *admission.View) api.Sale {
 	sale := SaleMessage(&v.Sale, v.Shown())

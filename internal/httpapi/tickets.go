@@ -54,7 +54,7 @@ func TicketReason(keys *tickets.Keys) func(string, sluice.SaleID, sluice.BuyerID
 	}
 }
 
-// noTicket is why there is no ticket or no challenge, and counts it.
+// noTicket counts why a buyer gets no ticket or no challenge, and returns the answer.
 func (s *Server) noTicket(p api.Problem, after ...string) error {
 	s.countTicket(cmp.Or(p.Reason, p.Code))
 	return &fault{p, after}

@@ -28,8 +28,8 @@ const Interval = 10 * time.Second
 // distinguished, only messages, of which the program has a few dozen.
 const most = 1000
 
-// about are the attributes that say what a warning is about. What comes from a
-// request, like its path, must not be one of them.
+// about are the attributes that say what a warning is about. An attribute that
+// comes from a request, like its path, must not be one of them.
 var about = []string{"sale", "epoch", "webhook", "setting", "from", "listener", "listen", "reason"}
 
 // troubles is what all handlers that came from one share.

@@ -106,7 +106,7 @@ func (n *Numberer) Run(ctx context.Context) {
 }
 
 // number works until no step is full, or the lease wants to be renewed. Found: something was
-// new. What has come since then waits for the next turn: in a rush that is something each
+// new. Orders that came since then wait for the next turn: in a rush there are some each
 // time, and a transaction for a few orders costs about as much as one for all of them.
 func (n *Numberer) number(ctx context.Context) (found bool, err error) {
 	for until := time.Now().Add(numberTTL / 3); time.Now().Before(until); {

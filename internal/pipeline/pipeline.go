@@ -182,7 +182,7 @@ func (p *Pipeline) rest(w *worker) bool {
 }
 
 // Close takes no more wakes and lets the workers empty the journals that they
-// are at, until the context ends; then it stops them. What is left stays in
+// are at, until the context ends; then it stops them. Other entries stay in
 // the journal. It is idempotent.
 func (p *Pipeline) Close(ctx context.Context) error {
 	p.mu.Lock()

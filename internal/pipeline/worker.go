@@ -157,8 +157,8 @@ func (w *worker) read(read port.JournalRead) ([]port.Entry, error) {
 }
 
 // handle stores entries in transactions of at most MaxClaims claims, and of
-// fewer while the store is slow. What cannot be stored together is tried one by
-// one; what cannot be stored alone becomes a suspect. When the store is down or
+// fewer while the store is slow. Entries that cannot be stored together are tried one by
+// one; an entry that cannot be stored alone becomes a suspect. When the store is down or
 // busy it waits here: nothing is lost, and reading on would only fill memory.
 func (w *worker) handle(entries []port.Entry) {
 	for len(entries) > 0 && w.p.ctx.Err() == nil {

@@ -247,8 +247,8 @@ type LoadStore interface {
 	// ErrSaleNotFound.
 	BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (LoadImage, error)
 
-	// UseLedger says which ledger this server has. Its loads are those of that ledger: of
-	// a sale that another one decides about, BeginLoad is ErrOtherLedger.
+	// UseLedger says which ledger this server has, and loads into. For a sale that another
+	// one decides about, BeginLoad returns ErrOtherLedger.
 	UseLedger(name string)
 
 	// ConfirmLoad records that the ledger holds the sale under this epoch, and

@@ -16,7 +16,7 @@ import (
 
 // Gather is the part of Step before the rebuild: it stores what this server
 // remembers of a fenced sale, and reports whether all servers that live have
-// done so. What it has stored is not stored again when it is called again.
+// done so. A second call stores nothing that the first has stored.
 func (r *Rebuilder) Gather(ctx context.Context, sale *sluice.Sale) (ready bool, err error) {
 	p, begins := r.of(sale)
 	if begins {

@@ -43,7 +43,7 @@ type promised struct {
 // epoch: no other buyer can get their units (I4, I5), and nothing of them waits in the
 // journal, where the database would refuse them again. Those that the ledger counts
 // come first, then the others in the order in which they were accepted, as far as the
-// total covers them. What it does not cover stays in its letter, and Replayer.Pending
+// total covers them. A claim that it does not cover stays in its letter, and Replayer.Pending
 // lists it as lost. The other letters move to the new epoch, or are resolved, if the
 // database takes their orders now.
 //

@@ -13,8 +13,8 @@ import (
 
 // A store may be restored from a copy that is older than its ledger. Then it lacks orders that
 // the ledger has acknowledged, endings whose units the ledger has taken back, versions of the
-// terms that it decides by; and payments, of which no ledger knows. What proves it fences the
-// sale until a person recovers it (docs/adr/0019). It is proof that the ledger relied on what
+// terms that it decides by; and payments, of which no ledger knows. Proof fences the sale
+// until a person recovers it (docs/adr/0019). It is proof that the ledger relied on what
 // the store lacks: everything is in the store before that. Counts that differ alone prove
 // nothing about the store: the ledger is rebuilt from it.
 
@@ -28,8 +28,8 @@ func recovered(sale *sluice.Sale) bool { return strings.HasPrefix(sale.Fence, po
 // copy of itself, what servers remember comes back without a person.
 func (l *Loader) InStore() { l.inStore = true }
 
-// fenceOlder fences a sale whose store is older than its ledger. Where they are one, what looks like
-// that is of two moments, between which the database has become an older copy.
+// fenceOlder fences a sale whose store is older than its ledger. Where they are one, the two
+// readings are from before and after the database became an older copy.
 func (l *Loader) fenceOlder(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
 	if l.inStore {
 		return l.lost(ctx, sale, reading, why)

@@ -168,8 +168,8 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	return nil
 }
 
-// passed is up to which epoch none is given to a sale again, since servers may know claims of
-// those that an older copy of the store has not heard of. No sale is loaded every second.
+// passed returns the last epoch that must not be given to a sale again: servers may know claims
+// of epochs that an older copy of the store has not heard of. No sale is loaded every second.
 func (r *Rebuilder) passed(sale *sluice.Sale) int64 {
 	if !r.copied(sale) {
 		return 0

@@ -83,8 +83,8 @@ func note(d *sluice.Difference, format string, args ...any) {
 // may run at any time, on any number of servers. It holds as much as an
 // audit: about 290 bytes for each order.
 //
-// Errors: sluice.ErrSaleNotFound, and those of store and ledger. What was
-// repaired before an error stays repaired; call again.
+// Errors: sluice.ErrSaleNotFound, and those of store and ledger. Repairs
+// made before an error stay; call again.
 func (r *Reconciler) Reconcile(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.ReconcileReport, error) {
 	report := sluice.ReconcileReport{Sale: sale, Applied: apply}
 	for _, class := range sluice.DifferenceClasses() {

@@ -53,8 +53,8 @@ func (r *Rebuilder) Recover(ctx context.Context, id sluice.SaleID, apply bool) (
 // RecoveredFor is how long no order of a recovered sale expires.
 const RecoveredFor = time.Hour
 
-// changeLedger has this server's ledger decide from now on. What waits in the journal of the
-// one before is stored by whoever opens that again, as far as there are units for it.
+// changeLedger has this server's ledger decide from now on. Claims that wait in the journal of
+// the one before are stored by a server that opens it again, as far as there are units for them.
 func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply bool) (rec sluice.Recovery, err error) {
 	rec.Sale, rec.Ledger = sale.ID, sale.Ledger
 	rec.Why = "another ledger decides about it: " + sale.Ledger

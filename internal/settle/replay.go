@@ -74,8 +74,8 @@ type Replayed struct {
 // they were claimed again. It lists what could not be saved, by order id.
 const lostReason = "promise lost"
 
-// Replay deals with one dead letter. What cannot be saved stays listed, as a
-// dead letter of its own. Replaying twice is harmless: the claim ids are the
+// Replay deals with one dead letter. Claims that cannot be saved stay listed, in
+// a dead letter of their own. Replaying twice is harmless: the claim ids are the
 // same (I4, I5).
 //
 // Errors: sluice.ErrDeadLetterNotFound; a *port.ConflictError or another

@@ -39,7 +39,7 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 	return now.Fence != "", err
 }
 
-// doubt is why the store must be older than its ledger, or why only their counts differ.
+// doubt says why the store must be older than its ledger, or why only their counts differ.
 type doubt struct {
 	reading           port.Reading
 	storeOlder, drift string

@@ -15,8 +15,8 @@ import (
 
 // A list is uploaded under a generation of its own, in small transactions that
 // keep no other waiting, and then becomes the list by one row that names the
-// generation. What older generations have left, also those of uploads that
-// were cut off, is deleted after the next one.
+// generation. Rows of older generations, and of uploads that were cut off,
+// are deleted after the next upload.
 
 var (
 	// AddBuyerList adds a list of no generation, and nothing if it is there.

@@ -74,8 +74,8 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	return page, next, nil
 }
 
-// findable reports whether a filter can match anything. What cannot be an id is
-// not shown to the database, which might take offence at its bytes.
+// findable reports whether a filter can match anything. The database
+// never sees a text that cannot be an id: it might refuse the bytes.
 func findable(f *sluice.OrderFilter) bool {
 	return (f.Sale == "" || f.Sale.Validate() == nil) && (f.Buyer == "" || f.Buyer.Validate() == nil) &&
 		cleanText(string(f.Status)) == string(f.Status)

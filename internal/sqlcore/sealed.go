@@ -20,7 +20,7 @@ import (
 
 // A secret of a webhook is kept as sluice.SealedSecret and the base64 of nonce
 // and AES-256-GCM of the secret's bytes, bound to the webhook's id: at most 126
-// characters. What sealing protects is a copy of the database, or of its backup.
+// characters. Sealing protects a copy of the database, or of its backup.
 
 var base64Sealed = base64.RawStdEncoding
 
@@ -100,7 +100,7 @@ func (s *Store) seal(id sluice.WebhookID, secret string) (string, error) {
 	return sluice.SealedSecret + base64Sealed.EncodeToString(s.sealer.Seal(nonce, nonce, key, []byte(id))), nil
 }
 
-// unseal returns a secret as it is used. What cannot be opened stays as it is
+// unseal returns a secret as it is used. A secret that cannot be opened stays as it is
 // kept, so that webhooks can be listed and deleted without it: Webhook.Key says
 // then what is wrong.
 func (s *Store) unseal(w *sluice.Webhook) {

@@ -28,7 +28,7 @@
 // A row that a frozen server or a person's session holds must cost its own sale
 // only, and not for ever. Sessions of the store wait for a lock a few seconds;
 // the database ends a transaction whose client sends nothing for some seconds;
-// and every call has a deadline of its own. What fails by that is ErrStoreBusy.
+// and every call has a deadline of its own. A call that misses it returns ErrStoreBusy.
 //
 // A load either counts an ending, or the ending waits for the load and stamps
 // its release with the new epoch.

@@ -15,8 +15,8 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// Keys makes and checks tickets and challenges. What it makes is signed with
-// the current key; what it checks may be of the previous key as well, so that
+// Keys makes and checks tickets and challenges. It signs with the
+// current key, and accepts signatures of the previous key as well, so that
 // a secret can be replaced while tickets are out. It is safe for concurrent use.
 type Keys struct {
 	known [2]*key // the current one first; the previous one may be nil

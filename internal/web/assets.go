@@ -111,8 +111,8 @@ func (a *assets) modules(kind string) []string {
 	return all
 }
 
-// imports follows `from "./x.js"`. What is imported only when it is needed
-// (`import("./x.js")`) is left alone.
+// imports follows `from "./x.js"`. Dynamic imports
+// (`import("./x.js")`) are left alone.
 func imports(a *assets, name string, seen map[string]bool) (all []string) {
 	file := a.files[name]
 	if file == nil {

@@ -83,8 +83,8 @@ type Pages struct {
 //go:embed templates
 var templates embed.FS
 
-// How long a browser and a CDN may show a page without asking again. What may
-// change meanwhile, the page's script sets right.
+// How long a browser and a CDN may show a page without asking again. The page's
+// script corrects what changes meanwhile.
 const (
 	keepSale  = "public, max-age=60, stale-while-revalidate=600"
 	keepList  = "public, max-age=10, stale-while-revalidate=60"

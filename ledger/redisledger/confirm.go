@@ -12,7 +12,7 @@ import (
 )
 
 // Confirmed is nil if as many replicas as Options.WaitReplicas asks for have what was
-// just written beside the sale: so they would have its claims. What it writes expires.
+// just written beside the sale: so they would have its claims. The key that it writes expires.
 func (l *Ledger) Confirmed(ctx context.Context, sale sluice.SaleID) (err error) {
 	defer wrap(&err, "ask the replicas of sale=%s", sale)
 	if l.opts.WaitReplicas <= 0 {

@@ -18,7 +18,7 @@ var errDeleted = errors.New("the entry was deleted")
 
 // decodeEntry reads a journal entry as claim.lua wrote it: v format, e epoch,
 // n server, t version of the terms, at (ms), s first sequence, c claims, one
-// line each. What cannot be read comes back with Damage.
+// line each. An entry that cannot be read comes back with Damage.
 func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) port.Entry {
 	if raw.FieldValues == nil {
 		return port.Entry{ID: raw.ID, Sale: sale, Damage: errDeleted}

@@ -221,7 +221,7 @@ type page struct {
 	batches map[string]string // that the fields point to, by name
 }
 
-// record calls yield with the record of a field, and returns what it does. Of a field that
+// record calls yield with the record of a field, and returns what it does. If the field
 // is damaged it yields the line, if that is whole.
 func (p *page) record(field, value string, yield func(port.Record) bool) (more bool, err error) {
 	r, _, _, err := fieldRecord(p.sale, field, value, p.batches)

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// replica reads sales from a replica of a ledger's Redis. What it says is some
+// replica reads sales from a replica of a ledger's Redis. Its answers are of some
 // moment of the past, so it decides nothing and finds no loss: it is for those
 // who look on (ADR 9). It is safe for concurrent use.
 type replica struct {

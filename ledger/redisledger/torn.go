@@ -14,7 +14,7 @@ import (
 // A Redis that is killed in the middle of writing its append-only file leaves a
 // torn transaction at the end of it: MULTI and some of its commands, without
 // EXEC. At the next start it cuts off the torn command, not the whole commands
-// before it (aof-load-truncated). What is written then follows that open MULTI,
+// before it (aof-load-truncated). Later writes follow that open MULTI,
 // so at the start after that the remains of the torn transaction take effect
 // together with the first transaction behind it: a batch of claims that was
 // never decided, whose sequence others have got since.

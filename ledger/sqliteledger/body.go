@@ -40,8 +40,8 @@ func (p *packer) pack(r *row) any {
 	return p.out.Bytes()
 }
 
-// unpack sets the body of a row to what the file has. What cannot be inflated stays as
-// it is, and is damage.
+// unpack sets the body of a row to what the file has. A body that cannot be inflated stays
+// as it is, and is damage.
 func (p *packer) unpack(body any, r *row) {
 	switch body := body.(type) {
 	case string:

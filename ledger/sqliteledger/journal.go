@@ -160,8 +160,8 @@ func (d *delivery) asEntry(id sluice.SaleID) port.Entry {
 }
 
 // ReadJournal implements port.Journal. One process owns the file, so nothing
-// is ever Abandoned. What was handed out is noted in the log without waiting
-// for the disk: should the note be lost, the entry is new once more.
+// is ever Abandoned. The log notes a delivery without waiting for
+// the disk: should the note be lost, the entry is new once more.
 func (l *Ledger) ReadJournal(ctx context.Context, read port.JournalRead) (_ []port.Entry, err error) {
 	defer wrap(&err, "read journal sale=%s", read.Sale)
 	s, err := l.look(ctx, read.Sale)

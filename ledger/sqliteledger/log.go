@@ -57,7 +57,7 @@ type row struct {
 	damage error // why the file's body could not be read; body is what stands there
 }
 
-// apply makes the row true in memory. What is wrong with a row is noted as
+// apply makes the row true in memory. An error in a row is recorded as
 // damage of its sale, which fences the sale; only a row that cannot be
 // understood at all is an error.
 func (all salesByID) apply(r *row) error {

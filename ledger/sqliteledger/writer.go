@@ -162,8 +162,8 @@ func (w *writer) commit(ops []*op) error {
 	return nil
 }
 
-// try writes something, to see whether that can be done. What it writes says
-// nothing new, so it does not matter how much of it reaches the disk.
+// try writes something, to see whether that can be done. The write says nothing
+// new, so it does not matter how much of it reaches the disk.
 func (w *writer) try(ctx context.Context) { w.ledger.full.note(w.file.settle(ctx)) }
 
 func (r *refusal) note(err error) {

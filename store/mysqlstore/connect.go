@@ -132,7 +132,7 @@ const unlimited = `SET SESSION innodb_lock_wait_timeout = 300, lock_wait_timeout
 	/*M!100600 , max_statement_time = 0, idle_write_transaction_timeout = 0, idle_transaction_timeout = 0 */
 	/*!80000 , max_execution_time = 0, wait_timeout = 28800 */`
 
-// readOnly is for a connection that must not write.
+// readOnly begins a connection that must not write.
 const readOnly = `SET SESSION TRANSACTION READ ONLY`
 
 // connector connects within a time and prepares each connection.

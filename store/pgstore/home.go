@@ -10,7 +10,7 @@ import (
 
 // home is the connection of a pool that a rush uses. Each process of PostgreSQL has caches of its
 // own, and a pool hands out the connection that was given back last, so a rush would go through
-// all of them. Who finds the home taken gets another connection.
+// all of them. A caller that finds the home taken gets another connection.
 type home struct {
 	pool *pgxpool.Pool
 
@@ -82,7 +82,7 @@ func (h *home) leave() {
 	}
 }
 
-// close is for the end of the pool, which waits for all connections.
+// close is called before the pool closes, which waits for all connections.
 func (h *home) close() {
 	h.mu.Lock()
 	h.over = true

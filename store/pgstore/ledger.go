@@ -101,7 +101,7 @@ func (l *ledger) wrap(err *error, format string, args ...any) {
 	*err = fmt.Errorf("pgstore: ledger: %s: %w", fmt.Sprintf(format, args...), *err)
 }
 
-// Every call ends in time. What waits for the row of a sale that another
+// Every call ends in time. A call that waits for the row of a sale that another
 // transaction holds gives up after two seconds, and a transaction of a server that
 // is frozen is over after three.
 const (

@@ -135,8 +135,8 @@ func (d *deciding) uncovered(ctx context.Context, conn *pgxpool.Conn, id sluice.
 	return err
 }
 
-// collided deals with an order that another one keeps from being stored. Of the place
-// of another the ledger would give the next one, too: it has lost claims.
+// collided deals with an order that another one keeps from being stored. If the ledger
+// gave it another order's place, it would give the next one as well: it has lost claims.
 func (l *ledger) collided(ctx context.Context, conn *pgxpool.Conn, h *saleState, err error) error {
 	if _, undo := conn.Exec(ctx, "ROLLBACK"); undo != nil {
 		return undo

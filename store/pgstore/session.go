@@ -16,7 +16,7 @@ import (
 
 // session is what every transaction of the store can rely on: that it waits for
 // a lock for seconds at most, and that the database ends it when its server is
-// frozen or gone. What the URL sets itself is left as it is.
+// frozen or gone. Settings in the URL stay as they are.
 //
 // A pooler such as PgBouncer, which gives each transaction another connection,
 // keeps neither settings nor prepared statements. Behind one, statements are sent
@@ -91,7 +91,7 @@ func calls(settings []setting, local bool) string {
 // next one is made as that needs it.
 var errPooler = errors.New("there is a connection pooler before the database")
 
-// beforeConnect is for pgxpool.
+// beforeConnect is called by pgxpool.
 func (s *session) beforeConnect(_ context.Context, config *pgx.ConnConfig) error {
 	if s.pooled.Load() {
 		config.DefaultQueryExecMode = pgx.QueryExecModeExec
@@ -99,7 +99,7 @@ func (s *session) beforeConnect(_ context.Context, config *pgx.ConnConfig) error
 	return nil
 }
 
-// afterConnect is for pgxpool. A pooler is noticed by this: it invents the
+// afterConnect is called by pgxpool. It notices a pooler, which invents the
 // number of the database's process.
 func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	if s.pooled.Load() {
@@ -120,7 +120,7 @@ func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 // standby a success, with a warning.
 var errUnconfirmed = errors.New("committed, but the wait for the synchronous standby was broken off")
 
-// noticed is for pgx. The routine has the same name in every language.
+// noticed is called by pgx. The routine has the same name in every language.
 func (s *session) noticed(_ *pgconn.PgConn, notice *pgconn.Notice) {
 	if notice.Routine == "SyncRepWaitForLSN" {
 		s.brokenOff.Add(1)

@@ -21,8 +21,8 @@ type Copied struct {
 //
 // Every sale in the copy that is loaded into a ledger is fenced there with this
 // reason: a server that starts with the copy, beside any ledger, loads each sale
-// again before the first claim. What the servers of the original said of
-// themselves (leases, heartbeats) is not in the copy.
+// again before the first claim. The copy has no leases and heartbeats of
+// the original's servers.
 func Copy(ctx context.Context, from, to, fence string) (Copied, error) {
 	c, err := copyFile(ctx, from, to, fence)
 	if err != nil {
