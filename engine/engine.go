@@ -184,7 +184,7 @@ func (e *Engine) compose() error {
 	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
 		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
 		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
-		Took: way.Stage, Called: way.Called, Traced: traced,
+		Took: way.Stage, CallTook: way.CallTook, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
 			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
 		},

@@ -83,9 +83,10 @@ type BatcherOptions struct {
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
 
 	// Took is called, from the lane's goroutine, with how long so many claims were in a
-	// stage (its place in Stages), and Called with how long one call of the ledger took. They must not block.
-	Took   func(stage int, took time.Duration, claims int)
-	Called func(took time.Duration, err error)
+	// stage (its place in Stages), and CallTook with how long one
+	// call of the ledger took. They must not block.
+	Took     func(stage int, took time.Duration, claims int)
+	CallTook func(took time.Duration, err error)
 
 	// Traced is called after a call of the ledger, from the lane's goroutine, for each of its
 	// claims that made an order, or may have; nil: it is not. It must not block.
@@ -121,8 +122,8 @@ func (o BatcherOptions) withDefaults() BatcherOptions {
 	if o.Took == nil {
 		o.Took = func(int, time.Duration, int) {}
 	}
-	if o.Called == nil {
-		o.Called = func(time.Duration, error) {}
+	if o.CallTook == nil {
+		o.CallTook = func(time.Duration, error) {}
 	}
 	if o.Failed == nil {
 		o.Failed = func(sluice.SaleID, error) {}
@@ -395,7 +396,7 @@ func (b *Batcher) decide(sale sluice.SaleID, claims []sluice.Claim) ([]sluice.De
 	for attempt := 1; ; attempt++ {
 		begun := time.Now()
 		decisions, err := b.ledger.Claim(context.Background(), sale, claims)
-		b.opts.Called(time.Since(begun), err)
+		b.opts.CallTook(time.Since(begun), err)
 		if err == nil && len(decisions) != len(claims) {
 			err = fmt.Errorf("%d decisions for %d claims", len(decisions), len(claims))
 		}

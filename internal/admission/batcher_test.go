@@ -478,7 +478,7 @@ func TestStagesAreMeasured(t *testing.T) {
 				took[stage] += d * time.Duration(n)
 				claims[stage] += n
 			},
-			Called: func(d time.Duration, err error) {
+			CallTook: func(d time.Duration, err error) {
 				if calls++; d != time.Second || err != nil {
 					t.Errorf("a call took %v, %v", d, err)
 				}

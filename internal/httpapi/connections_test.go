@@ -269,12 +269,12 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	streams := make(chan outlet, 1)
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		place := connectionOf(r)
-		if events.enter(admission.Origin{}, place) != noLimit {
+		held := connectionOf(r)
+		if events.enter(admission.Origin{}, held) != noLimit {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}
-		out, head := events.openOutlet(w, r, place)
+		out, head := events.openOutlet(w, r, held)
 		if err := out.send(head); err != nil {
 			t.Error(err)
 		}

@@ -126,16 +126,16 @@ func (f *fan) ended() bool {
 
 // enter takes a place, if there is one, and the connection's; leave gives the
 // former back.
-func (f *fan) enter(o admission.Origin, place *connection) limit {
+func (f *fan) enter(o admission.Origin, held *connection) limit {
 	if f.ended() {
 		return limitTotal
 	}
-	return f.limits.enter(o, place)
+	return f.limits.enter(o, held)
 }
 
-func (f *fan) leave(o admission.Origin, place *connection) {
+func (f *fan) leave(o admission.Origin, held *connection) {
 	f.limits.leave(o)
-	place.drop()
+	held.drop()
 }
 
 // join makes a stream a listener of its sale.
@@ -239,7 +239,7 @@ type stream struct {
 	fan   *fan
 	out   outlet
 	from  admission.Origin
-	place *connection
+	held  *connection
 	sale  sluice.SaleID
 	topic *topic
 	at    int       // among the topic's listeners; guarded by fan.mu
@@ -290,7 +290,7 @@ func (st *stream) serve() {
 func (st *stream) end() {
 	st.fan.part(st)
 	st.out.close()
-	st.fan.leave(st.from, st.place)
+	st.fan.leave(st.from, st.held)
 }
 
 var (
@@ -318,19 +318,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 		return
 	}
 	address := s.Proxies.client(r)
-	st := &stream{fan: s.events, from: admission.OriginOf(address), place: connectionOf(r)}
-	if full := s.events.enter(st.from, st.place); full != noLimit {
+	st := &stream{fan: s.events, from: admission.OriginOf(address), held: connectionOf(r)}
+	if full := s.events.enter(st.from, st.held); full != noLimit {
 		s.noStream(w, full, address)
 		return
 	}
 	joined := false // then end gives the place back
 	defer func() {
 		if !joined {
-			s.events.leave(st.from, st.place)
+			s.events.leave(st.from, st.held)
 		}
 	}()
 	var head []byte
-	st.out, head = s.events.openOutlet(w, r, st.place)
+	st.out, head = s.events.openOutlet(w, r, st.held)
 	s.events.join(st, view)
 	joined = true
 	if !st.begin(head) {

@@ -29,7 +29,7 @@ const answerBuffer, socketBuffer = 64 << 10, 16 << 10
 // openOutlet returns a stream's outlet, and what to send first. With HTTP/1 the
 // connection is taken over: net/http's buffers and goroutines would be most of what
 // a stream costs.
-func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connection) (_ outlet, head []byte) {
+func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, held *connection) (_ outlet, head []byte) {
 	// Readers come back at different times, should all be thrown out at once.
 	first := "retry: " + strconv.Itoa(1000+rand.IntN(2000)) + "\n\n"
 	control := http.NewResponseController(w)
@@ -40,10 +40,10 @@ func (f *fan) openOutlet(w http.ResponseWriter, r *http.Request, place *connecti
 			if c, ok := socket.(interface{ SetWriteBuffer(n int) error }); ok {
 				_ = c.SetWriteBuffer(socketBuffer) // helps, where it can
 			}
-			if place == nil { // not from NewServer, which has done it
+			if held == nil { // not from NewServer, which has done it
 				limitSilence(socket)
 			}
-			return &rawOutlet{conn: conn, socket: socket, place: place, patience: f.Patience},
+			return &rawOutlet{conn: conn, socket: socket, held: held, patience: f.Patience},
 				streamHead(w.Header(), first, f.now())
 		}
 	}
@@ -78,7 +78,7 @@ func streamHead(h http.Header, first string, now time.Time) []byte {
 type rawOutlet struct {
 	conn     net.Conn
 	socket   net.Conn    // below TLS
-	place    *connection // among all connections; nil: they are not limited
+	held     *connection // among all connections; nil: they are not limited
 	patience time.Duration
 	said     [1]byte // by the reader
 }
@@ -112,7 +112,7 @@ func (o *rawOutlet) wait() error {
 
 func (o *rawOutlet) close() {
 	_ = o.conn.Close()
-	o.place.leave()
+	o.held.leave()
 }
 
 // httpOutlet is a stream of HTTP/2, or a ResponseWriter that cannot be taken over.

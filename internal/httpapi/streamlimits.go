@@ -74,7 +74,7 @@ func (p *streamLimits) count(o admission.Origin, n int) {
 
 // enter takes a place, and counts the stream on its connection (nil: it has none),
 // unless a limit is in the way.
-func (p *streamLimits) enter(o admission.Origin, place *connection) limit {
+func (p *streamLimits) enter(o admission.Origin, held *connection) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -84,7 +84,7 @@ func (p *streamLimits) enter(o admission.Origin, place *connection) limit {
 	case p.perAddress >= 0 && (p.from[o] >= p.perAddress || p.crowded(o)):
 		p.denied[limitAddress]++
 		return limitAddress
-	case !place.keep():
+	case !held.keep():
 		p.denied[limitTotal]++
 		return limitTotal
 	}

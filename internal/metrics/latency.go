@@ -108,8 +108,8 @@ func (m *Metrics) Way(stages []string) *Way {
 // Stage counts claims that took as long in a stage, by its index among the names.
 func (w *Way) Stage(stage int, took time.Duration, claims int) { w.stages[stage].observe(took, claims) }
 
-// Called counts one call of the ledger.
-func (w *Way) Called(took time.Duration, err error) {
+// CallTook counts one call of the ledger.
+func (w *Way) CallTook(took time.Duration, err error) {
 	if err != nil {
 		w.broken.observe(took, 1)
 		return

@@ -152,8 +152,8 @@ func TestWay(t *testing.T) {
 	w.Transaction(entries, &port.Stored{Inserted: 5}, time.Millisecond, at.Add(2*time.Second), nil)
 	w.Transaction(entries, &port.Stored{Redelivered: 5}, time.Millisecond, at.Add(2*time.Hour), nil)
 	w.Transaction(entries, &port.Stored{}, time.Millisecond, at.Add(2*time.Hour), io.EOF)
-	w.Called(time.Millisecond, nil)
-	w.Called(time.Millisecond, io.EOF)
+	w.CallTook(time.Millisecond, nil)
+	w.CallTook(time.Millisecond, io.EOF)
 	w.Streamed(time.Millisecond)
 	text := rendered(m)
 	for _, want := range []string{
