@@ -135,6 +135,7 @@ func (l *Loader) begin(ctx context.Context, sale sluice.SaleID, passed int64) (p
 // A sale whose load is not confirmed is left alone: a server is about to load
 // it. If none does for a while, see Rebuilder.Adopt.
 func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (changed bool, err error) {
+	// The first case that applies is the sale's state, and each relies on those before it.
 	switch {
 	case !sale.ArchivedAt.IsZero():
 		return false, nil // the ledger may have forgotten it
@@ -142,37 +143,54 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Re
 		return l.leave(ctx, sale)
 	case sale.LoadedEpoch < sale.Epoch || sale.Epoch == 0:
 		return false, nil // its load is under way, or waits for Rebuilder.Adopt
+
+	// The store has confirmed the load of its epoch.
+	case sale.Fence != "" && reading.Loaded && reading.Fence == "" && (reading.Epoch == sale.Epoch || Outdated(sale)):
+		return true, l.fenceLedger(ctx, sale, reading)
 	case sale.Fence != "":
-		if reading.Loaded && reading.Fence == "" && (reading.Epoch == sale.Epoch || Outdated(sale)) {
-			_, same, err := l.again(ctx, sale)
-			if same {
-				err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, sale.Fence)
-			}
-			return true, err
-		}
 		return false, nil // waits for its rebuild, or for a person
+
+	// The store has no fence.
 	case reading.Loaded && reading.Epoch > sale.Epoch:
 		return true, l.ahead(ctx, sale, reading)
 	case !reading.Loaded || reading.Epoch < sale.Epoch:
 		return true, l.missing(ctx, sale)
+
+	// Both have the same epoch.
 	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
 		return true, l.fenceOlder(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
-	case reading.Fence != "":
-		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch) // a script, which waits for no replica, has fenced it
+	case reading.Fence != "": // a script, which waits for no replica, has fenced it
+		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch)
+
+	// The ledger has no fence.
 	case reading.Terms.Version < sale.Terms.Version:
-		now, same, err := l.again(ctx, sale)
-		if same {
-			_, err = l.apply(ctx, &now)
-		}
-		return true, err
+		return true, l.passOn(ctx, sale)
 	case !reading.Terms.Same(&sale.Terms):
 		return true, l.otherTerms(ctx, sale.ID)
-	case sale.Cap != sale.Total && reading.Terms.Version == sale.Terms.Version:
+	case sale.Cap != sale.Total: // both have the same terms
 		return true, l.confirmTotal(ctx, sale)
 	}
 	return false, nil
+}
+
+// fenceLedger gives the ledger the fence that the store has.
+func (l *Loader) fenceLedger(ctx context.Context, sale *sluice.Sale, reading *port.Reading) error {
+	_, same, err := l.again(ctx, sale)
+	if same {
+		err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, sale.Fence)
+	}
+	return err
+}
+
+// passOn applies the store's terms, which are newer than the ledger's.
+func (l *Loader) passOn(ctx context.Context, sale *sluice.Sale) error {
+	now, same, err := l.again(ctx, sale)
+	if same {
+		_, err = l.apply(ctx, &now)
+	}
+	return err
 }
 
 // leave fences what this ledger still has of a sale that another one decides about.
