@@ -63,7 +63,7 @@ type Sale struct {
 }
 
 // DecidedBy reports whether the ledger of this name may decide about the sale. Where
-// either name is not known, only the epoch tells.
+// either name is not known, only the epoch distinguishes them.
 func (s *Sale) DecidedBy(ledger string) bool {
 	return s.Ledger == "" || ledger == "" || s.Ledger == ledger
 }

@@ -23,7 +23,7 @@ const webhookAge = 5 * time.Minute
 // secret (whsec_...) and not older than five minutes (Standard Webhooks,
 // https://www.standardwebhooks.com). The body is all of it, as it came: bound what is read
 // of a request, like http.MaxBytesReader(w, r.Body, 1<<20). An event may come more than
-// once; its ID tells. Answer 200 to types that the program does not know.
+// once: compare its ID. Answer 200 to types that the program does not know.
 func VerifyWebhook(secret string, header http.Header, body []byte) (event api.Event, err error) {
 	return verifyWebhook(secret, header, body, time.Now())
 }

@@ -83,8 +83,8 @@ type BatcherOptions struct {
 	Decided func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision)
 
 	// Took is called, from the lane's goroutine, with how long so many claims were in a
-	// stage (its place in Stages), and CallTook with how long one
-	// call of the ledger took. They must not block.
+	// stage (its index in Stages), and CallTook with how long one call of the ledger took.
+	// They must not block.
 	Took     func(stage int, took time.Duration, claims int)
 	CallTook func(took time.Duration, err error)
 

@@ -1,5 +1,5 @@
 // Package ledgertest is the conformance suite of ledgers. Every ledger passes
-// Run. What a ledger lacks it declares (Harness.SharedNodes, Harness.NoJournal), so a
+// Run. A ledger declares what it lacks (Harness.SharedNodes, Harness.NoJournal), so a
 // test is skipped by declaration, never by accident.
 //
 // The suite judges a ledger in four ways: table cases for each rule (files

@@ -158,7 +158,7 @@ func (s *suite) oneAtATime() {
 	running.Wait()
 }
 
-// The backend tells owners apart.
+// The backend distinguishes owners.
 func (s *suite) owners() {
 	a, b := s.backend(), s.backend()
 	first := s.lease(a, "a", 0, time.Hour)
@@ -297,8 +297,8 @@ func (h *holder) writes(s *suite) int64 {
 	}
 }
 
-// A holder that is frozen for longer than its ttl loses the lock. What it still
-// writes when it goes on, under its old number, is refused by what remembers the
+// A holder that is frozen for longer than its ttl loses the lock. Its later
+// writes, under its old number, are refused by what remembers the
 // next one's; and then it notices.
 func (s *suite) frozen() {
 	h := s.holder()

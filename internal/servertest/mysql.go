@@ -134,8 +134,8 @@ func (s *MySQLServer) start() error {
 	})
 }
 
-// openMySQL is for what tests themselves do. Settings in the URL are those of
-// the store and left out.
+// openMySQL opens a connection for tests themselves. It leaves out the URL's settings, which
+// are the store's.
 func openMySQL(base string) (*sql.DB, error) {
 	u, err := url.Parse(base)
 	if err != nil {

@@ -33,7 +33,7 @@ func Unavailable(t testing.TB, server, why string) {
 	t.Skipf("needs %s: %s", server, why)
 }
 
-// Nightly leaves a test to `make nightly`. What it guards has a short case in `make test`.
+// Nightly leaves a test to `make nightly`. A short case in `make test` guards the same.
 func Nightly(t testing.TB) {
 	t.Helper()
 	if !IsNightly() {
@@ -68,7 +68,7 @@ func FreePort() (port int, err error) {
 	return 0, fmt.Errorf("servertest: free port: %w", err)
 }
 
-// Chromium returns the path of the browser. Who starts it sees to its end.
+// Chromium returns the path of the browser. A caller that starts it ends it.
 func Chromium(t testing.TB) string {
 	t.Helper()
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {

@@ -47,7 +47,7 @@ func (b *backing) close() {
 	}
 }
 
-// open starts what servers need that share a backend. Database is that of the group.
+// open starts what servers that share a backend need. Database is the group's.
 func (b *backend) open(ctx context.Context, r *round, secret string, d *database) (k *backing, err error) {
 	k = &backing{pids: map[string]int{}, config: serveConfig{
 		DataDir: filepath.Join(r.dir, "data"), AdminKey: "the merchant's key of a benchmark", BuyerSecret: secret,

@@ -23,7 +23,7 @@ type side struct {
 	own  bool   // Sluice, not what it is compared with
 
 	// run does one round: set up from nothing, warm up, measure, check that
-	// every count is right, take down. What is counted wrongly is an error.
+	// every count is right, take down. A wrong count is an error.
 	run func(ctx context.Context, r *round) (figure, error)
 	// begin is there instead where a round is too long to be compared with that of another
 	// side: it sets up and warms up what is then measured several times, in turns with the

@@ -30,7 +30,7 @@ const (
 	// callers is how many claims are under way at a time.
 	callers = 3200
 
-	// Batch sizes are those that the engine uses for each ledger.
+	// The batch sizes that the engine uses for each ledger.
 	redisBatch, sqliteBatch = 1000, 2000
 )
 

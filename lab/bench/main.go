@@ -1,6 +1,6 @@
 // Command bench measures Sluice beside plain ways of doing the same work: in
-// one run, on one machine, in turns. What it prints is explained in
-// docs/benchmarks.md.
+// one run, on one machine, in turns. docs/benchmarks.md explains
+// what it prints.
 //
 //	make bench                          everything, an hour
 //	go run -C lab ./bench --quick       the same with short rounds: a first look

@@ -82,7 +82,7 @@ func sampleGet(ctx context.Context, url, etag string) (*constant, error) {
 	return ask(ctx, http.MethodGet, url, header, "")
 }
 
-// begin warms a server up. What its readers are answered in the end must be want.
+// begin warms a server up. Its readers must get want in the end.
 func (g *readGroup) begin(ctx context.Context, r *round, p *process, etag string, want int) (*running, error) {
 	if _, err := runWrk(ctx, g.script, p.URL+salePath, r.settling(), etag); err != nil {
 		p.stop()

@@ -2,7 +2,7 @@
 // a group at a time, and says which figures differ by more than chance.
 //
 // Both halves of a pair are measured within minutes, so a pair is one ratio B/A. The
-// interval of the ratios' median is that of the sign test: of n pairs, the median lies
+// interval of the ratios' median comes from the sign test: of n pairs, the median lies
 // between the k-th smallest and the k-th largest ratio with a probability that is known
 // exactly, whatever the ratios' distribution is. It is 99% or more, since many figures
 // are compared: of a hundred that do not differ, one is expected to seem so.

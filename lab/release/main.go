@@ -3,7 +3,7 @@
 //	go run -C lab ./release [-only linux/amd64] .. ../dist
 //
 // Archives, a bill of materials (SBOM) of each program, packages for Debian and Red Hat,
-// a container image, notes and checksums. What it writes depends on the commit and the
+// a container image, notes and checksums. Its output depends on the commit and the
 // version of Go only: not on the folder, the clock, the user or the host. The version
 // is the tag of the commit, which go itself writes into the program.
 package main
@@ -109,8 +109,8 @@ func release(only []string, out string) error {
 	return writeSums(out)
 }
 
-// compile builds the program for a system. What go reads from its environment and
-// would write into the program is set here.
+// compile builds the program for a system. It sets the environment that go reads and
+// would write into the program.
 func compile(system, folder string) (*build, error) {
 	b := &build{}
 	b.os, b.arch, _ = strings.Cut(system, "/")

@@ -204,7 +204,7 @@ func (l *ledger) toldOf(sale sluice.SaleID) toldSeq {
 	return toldSeq{}
 }
 
-// tell notes what this server was told. Answers may come out of order.
+// tell records which sequence this server was told. Answers may come out of order.
 func (l *ledger) tell(sale sluice.SaleID, now toldSeq) {
 	for {
 		before, known := l.told.Load(sale)

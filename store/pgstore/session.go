@@ -27,7 +27,7 @@ type session struct {
 	local  string      // for a transaction
 	long   string      // for one that may take its time
 
-	brokenOff atomic.Int64 // commits that were told to wait no longer for a synchronous standby
+	brokenOff atomic.Int64 // commits whose wait for a synchronous standby was broken off
 }
 
 type setting struct{ name, value string }
@@ -116,8 +116,8 @@ func (s *session) afterConnect(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// errUnconfirmed: PostgreSQL calls a commit that was told to wait no longer for a synchronous
-// standby a success, with a warning.
+// errUnconfirmed: PostgreSQL reports a commit whose wait for a synchronous standby was broken
+// off as a success, with a warning.
 var errUnconfirmed = errors.New("committed, but the wait for the synchronous standby was broken off")
 
 // noticed is called by pgx. The routine has the same name in every language.

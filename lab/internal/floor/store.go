@@ -165,11 +165,11 @@ func (b *Rows) next() (order, buyer, key string, seq int64) {
 	return string(admission.NewOrderID(b.sale.ID)), string(id), string(k), b.n
 }
 
-// Statements of InPostgres, whose fifth argument is the sale. What a ledger decides in the
-// database is counted there, in a row that servers take in turns, and no limit can be kept
-// without a look for the buyer's orders: Decided does both, but decides nothing. What finds
-// the buyer's orders is written so that no plan, made while the table is empty, reads all of
-// it.
+// Statements of InPostgres, whose fifth argument is the sale. A ledger in the
+// database counts there, in a row that servers take in turns, and no limit can be kept
+// without a look for the buyer's orders: Decided does both, but decides nothing. The search
+// for the buyer's orders is written so that no plan, made while the table is empty, reads all
+// of it.
 const (
 	Inserted = `INSERT INTO orders (` + rowColumns + `) SELECT ` + rowValues + ` FROM ` + rowClaims
 	Decided  = `WITH sale AS (

@@ -23,7 +23,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Answer is what a buyer is told.
+// Answer is what a buyer receives.
 type Answer string
 
 // The answers. Accepted is a promise: the buyer will have the unit.

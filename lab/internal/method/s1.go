@@ -101,7 +101,7 @@ func (l *locked) Buy(ctx context.Context, buyer, _ string) (Answer, error) {
 	return l.sell(ctx, buyer, l.giveBack)
 }
 
-// check takes a unit if there is one. Who has not done so when the lock ends gives up.
+// check takes a unit if there is one. A caller that has not done so when the lock ends gives up.
 func (l *locked) check(ctx context.Context, until time.Time) (Answer, error) {
 	ctx, done := context.WithDeadline(ctx, until)
 	defer done()
@@ -118,8 +118,8 @@ func (l *locked) check(ctx context.Context, until time.Time) (Answer, error) {
 	return Accepted, do(ctx, stock, []string{"HINCRBY", s1Key, "orderedNum", "1"})
 }
 
-// lock returns when the lock ends, or zero if it was not got. Of several instances,
-// which are asked in turn, more than half must say yes before it has ended.
+// lock returns when the lock ends, or zero if it was not got. It asks several
+// instances in turn, and more than half must say yes before the lock has ended.
 func (l *locked) lock(ctx context.Context, client string) (until time.Time, err error) {
 	start, locks, yes := time.Now(), l.redis[1:], 0
 	for _, instance := range locks {

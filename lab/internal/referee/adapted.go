@@ -33,7 +33,7 @@ type Shop struct {
 	http   *http.Client
 }
 
-// Make runs the adapter's build commands. What they make goes into the folder.
+// Make runs the adapter's build commands. Their output goes into the folder.
 func (a *Adapter) Make(ctx context.Context, folder string) error {
 	var err error
 	if a.build, err = filepath.Abs(folder); err != nil {
@@ -49,7 +49,7 @@ func (a *Adapter) Make(ctx context.Context, folder string) error {
 // What commands may take: those of build, and those that break, mend and end.
 const buildWithin, commandsWithin = time.Hour, time.Minute
 
-// Trial is how the adapter's crowd tries its shop. Who calls it adds the faults.
+// Trial returns how the adapter's crowd tries its shop. The caller adds the faults.
 func (a *Adapter) Trial(seed uint64) Trial {
 	c := a.Crowd
 	return Trial{

@@ -34,8 +34,8 @@ const startWithin = 60 * time.Second
 // vacatedWithin bounds how long the children of one that was killed may still answer.
 const vacatedWithin = 2 * time.Second
 
-// start returns when the process is ready. What answers in its place before it is
-// started is another program, which the crowd would ask.
+// start returns when the process is ready. If its address answers before it is
+// started, another program listens there, which the crowd would ask.
 func (p *process) start(ctx context.Context) error {
 	for begun := time.Now(); (p.url != "" || p.tcp != "") && p.ask(ctx) == nil; {
 		if time.Since(begun) > vacatedWithin || !sleep(ctx, 20*time.Millisecond) {

@@ -16,7 +16,7 @@ func freezeGroup(pid int) error { return syscall.Kill(-pid, syscall.SIGSTOP) }
 func thawGroup(pid int) error   { return syscall.Kill(-pid, syscall.SIGCONT) }
 
 // watchdog ends the group when its standard input ends: a referee that was killed
-// can end nothing itself. What kills the referee's own group does not reach it.
+// can end nothing itself. A signal to the referee's own group does not reach it.
 func watchdog(pid int) *exec.Cmd {
 	cmd := exec.Command("sh", "-c", `cat >/dev/null; kill -9 -"$0"`, strconv.Itoa(pid))
 	ownGroup(cmd)

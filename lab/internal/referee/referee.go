@@ -7,8 +7,8 @@
 // System is the shop: one written in Go, or one that an adapter file describes
 // (ReadAdapter).
 //
-// It accuses of nothing that a right shop could have done. What a buyer did not
-// hear is neither a promise nor a refusal; orders count once the shop has had its
+// It accuses of nothing that a right shop could have done. An answer that did not
+// arrive is neither a promise nor a refusal; orders count once the shop has had its
 // time; units count as left only if buyers who come back are refused again.
 package referee
 

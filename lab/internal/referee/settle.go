@@ -10,7 +10,7 @@ import (
 )
 
 // settle waits for the orders. They have settled when no promise is missing and
-// they stand still for Quiet. What is still missing when they have stood still for
+// they stand still for Quiet. A claim that is still missing when they have stood still for
 // Settle is lost: then the last reading is the one that is judged.
 func (c *crowd) settle(ctx context.Context) ([]Order, error) {
 	var last []Order
