@@ -46,7 +46,7 @@ func secretFiles() []string {
 //
 // In the copy every loaded sale is fenced, so it is rebuilt (settle.Rebuilder)
 // before it accepts its first claim: no sequence is given twice (I5), and the
-// units taken are those of the stored orders (I1, I2).
+// stored orders give the units taken (I1, I2).
 func Backup(ctx context.Context, cfg Config, folder string, secrets bool) (report BackupReport, err error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Check(); err != nil {

@@ -22,8 +22,8 @@
 // Sluice itself never depends on a lock for being correct, and no claim ever
 // waits for one: its locks keep two servers from doing the same work twice.
 //
-// Sources: "SET NX PX", owner-checked release and the Redlock algorithm are those
-// of the Redis documentation on distributed locks; fencing numbers, and why a lock
+// Sources: "SET NX PX", owner-checked release and the Redlock algorithm are from
+// the Redis documentation on distributed locks; fencing numbers, and why a lock
 // needs them, are from Martin Kleppmann, "How to do distributed locking" (2016).
 package lock
 

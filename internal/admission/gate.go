@@ -191,7 +191,7 @@ func (g *Gate) screen(
 			return false, g.tally.refused(checkRepeat, rateLimited(wait)), nil
 		}
 	}
-	// places
+	// slots
 	if g.batcher.Full() {
 		decision, err = g.full(checkSlots, view)
 		return false, decision, err
@@ -204,7 +204,7 @@ func (g *Gate) screen(
 		decision, err = g.archived(ctx, sale, claim)
 		return false, decision, err
 	}
-	// entry
+	// eligibility
 	if g.eligibility != nil {
 		if why := g.eligibility.Check(view, claim, caller); why != nil {
 			g.tally[checkEligibility].n.Add(1)
@@ -255,8 +255,8 @@ func (g *Gate) hidden(
 // key.
 var busy = sluice.Decision{Code: sluice.Overloaded, RetryAfter: time.Second}
 
-// full refuses a claim for which there is no room. Of a sale for which the ledger
-// does not answer that is the reason: those in flight wait for it.
+// full refuses a claim for which there is no room. While the ledger does not answer for the
+// sale, that is the reason: the claims in flight wait for it.
 func (g *Gate) full(by check, view *View) (sluice.Decision, error) {
 	if view.Down {
 		g.tally[by].n.Add(1)

@@ -81,7 +81,7 @@ type Options struct {
 	StoreRisked func() []port.SettingRisk
 
 	// TryWebhook posts a body to a webhook once; the error says why it was not delivered,
-	// the status is that of its answer, 0 without one.
+	// the status is the receiver's, 0 without an answer.
 	TryWebhook func(ctx context.Context, w *sluice.Webhook, id string, body []byte) (status int, err error)
 	// Replay deals with a dead letter.
 	Replay func(ctx context.Context, id int64) (settle.Replayed, error)

@@ -159,8 +159,8 @@ func (s *Server) time(w http.ResponseWriter, _ *http.Request) {
 // patience is how long a request waits for one answer of a database.
 const patience = 2 * time.Second
 
-// SaleMessage joins the store's description and the ledger's reading. The terms
-// are those that decide: the ledger's, when it holds the sale.
+// SaleMessage joins the store's description and the ledger's reading. It has the
+// terms that decide: the ledger's, when it holds the sale.
 func SaleMessage(s *sluice.Sale, r *port.Reading) api.Sale {
 	terms := &s.Terms
 	if r.Loaded {

@@ -46,7 +46,7 @@ type Result struct {
 }
 
 // Lifecycle is what became of the orders after the rush, once all is settled.
-// An order is one unit. The other figures of the result are those of the rush.
+// An order is one unit. The other figures of the result describe the rush.
 type Lifecycle struct {
 	PaymentWindowS float64 `json:"payment_window_s"`
 	PaymentGraceS  float64 `json:"payment_grace_s"`

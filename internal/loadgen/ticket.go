@@ -28,8 +28,8 @@ type TicketWindow struct {
 	Ahead time.Duration
 }
 
-// Tickets is what it took to get purchase tickets. It is no part of the tries:
-// the requests and the latency of a result are those of claims.
+// Tickets counts what it took to get purchase tickets. It is no part of the tries:
+// the requests and the latency of a result count claims alone.
 type Tickets struct {
 	HandedOut int64            `json:"handed_out"`
 	Refused   map[string]int64 `json:"refused"`  // buyers who got none: by the reason of a 403, or by code

@@ -12,8 +12,8 @@ import (
 )
 
 // Times are counted here and not by the client library, whose native histograms cost
-// three times as much and cannot count a batch at once. The buckets are those
-// of native histograms of schema 3: eight for each doubling, so that a quantile is
+// three times as much and cannot count a batch at once. The buckets follow
+// native histograms of schema 3: eight for each doubling, so that a quantile is
 // right to 9 %. The classic buckets are sums of them.
 
 const (

@@ -75,8 +75,8 @@ type ReconcileStore interface {
 	RecountTaken(ctx context.Context, sale sluice.SaleID) (before, after int64, err error)
 
 	// InsertEnded stores accepted claims that have ended as cancelled orders, each once,
-	// which never hold units; unpaid as the record says. Left are those that are not what
-	// the store has of the same order, claim or place.
+	// which never hold units; unpaid as the record says. Left are those from which the
+	// store differs about the same order, claim or place.
 	InsertEnded(
 		ctx context.Context, sale sluice.SaleID, ended []Record, by, reason string,
 	) (left []sluice.OrderID, err error)

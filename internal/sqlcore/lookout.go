@@ -42,7 +42,7 @@ type look struct {
 	orders  statement // NewestOrders, or one that selects the sales that are asked for theirs
 	changes bool      // there are some, of orders
 	sales   bool      // and events of sales
-	sure    bool      // that there is something, without a look at each sale
+	sure    bool      // there is something, without a look at each sale
 }
 
 // nextLook returns where anything may be without a number, nil if nothing is. It

@@ -50,8 +50,8 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Store is everything of a port.Store that the dialect leaves. Its methods
-// are those of the port, and documented there.
+// Store implements everything of a port.Store that the dialect leaves. The port
+// documents its methods.
 type Store struct {
 	d     Dialect
 	sql   []string // the statements, in the dialect's words

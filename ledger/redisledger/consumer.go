@@ -34,8 +34,8 @@ func (l *Ledger) readFrom(ctx context.Context, conn rueidis.CoreClient, read *po
 var errOnlyJournal = fmt.Errorf("only the journal is left: %w", port.ErrNotLoaded)
 
 // hasJournal distinguishes a sale that is not loaded from one that lost its
-// journal, and fences the latter. It reads nothing
-// of a sale in a later format: its entries may be in one, too.
+// journal, and fences the latter. It reads nothing of a sale in a later format: its
+// entries may be in one, too.
 func (l *Ledger) hasJournal(ctx context.Context, sale sluice.SaleID) error {
 	bound, cancel := l.bounded(ctx)
 	defer cancel()

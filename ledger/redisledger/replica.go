@@ -39,8 +39,8 @@ func newReplica(url string, opts Options) (*replica, error) {
 }
 
 // Read returns a reading of each sale, in order, as the replica has it; Now is
-// the replica's clock. A sale that has not reached it has Loaded false. Errors
-// are those of port.Reader.
+// the replica's clock. A sale that has not reached it has Loaded false. It returns
+// the errors of port.Reader.
 func (r *replica) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	if len(sales) == 0 {
 		return nil, nil

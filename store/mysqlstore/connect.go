@@ -115,7 +115,7 @@ func seconds(value string) (time.Duration, error) {
 // session makes every connection the same, whatever the server is configured
 // for. Strict: what does not fit is an error, not cut off. Under READ COMMITTED
 // nothing but the rows that a statement finds is locked, and each statement
-// sees what is committed. The times, in seconds, are those of pgstore's session;
+// sees what is committed. The times, in seconds, are the same as in pgstore's session;
 // MariaDB reads the first comment, and MySQL, which knows no time for idle
 // transactions alone, the second.
 var session = []string{
