@@ -31,6 +31,7 @@ import (
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
+	"github.com/sluicehq/sluice/internal/web"
 )
 
 // rememberStored is how long a server remembers accepted claims that are stored where
@@ -129,42 +130,14 @@ func (e *Engine) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// compose wires the parts; nothing runs yet.
+// compose wires the parts, from the bottom up; nothing runs yet. Where a part reports to one that
+// is made after it, a function of its options reads the engine's field when it is called.
 func (e *Engine) compose() error {
 	counts := metrics.New(e.saleMetrics)
 	counts.Build(e.cfg.Version)
-	settled := newSettling(counts, e.store, func() int64 { return e.follower.rebuilder.Rebuilds() })
-	e.settling = settled
 	loader := settle.NewLoader(e.store, e.ledger)
 	e.control = settle.NewControl(e.store, e.ledger, loader)
 	way := counts.Way(admission.Stages())
-	traces, err := newTracing(&e.cfg, e.node, func(now time.Time) time.Time { return e.board.LedgerTime(now) })
-	if err != nil {
-		return err
-	}
-	var traced func(admission.Way) // nil: no traces
-	if traces != nil {
-		traced = traces.decided
-		counts.Traces(e.cfg.Tracer.Dropped)
-	}
-	e.pipeline = pipeline.New(e.ledger, e.store, pipeline.Options{
-		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.Abandoned,
-		Transaction: func(entries []port.Entry, stored port.Stored, took time.Duration, err error) {
-			way.Transaction(entries, &stored, took, e.ledgerTime(), err)
-			if traces != nil {
-				traces.stored(entries, &stored, took, err)
-			}
-		},
-		Stored: func(_ sluice.SaleID, s port.Stored) {
-			counts.Stored(s)
-			e.events.numberer.Wake()
-		},
-		SetAside: func(sale sluice.SaleID) {
-			settled.SetAside()
-			e.follower.aside(sale)
-		},
-		Log: e.cfg.Log,
-	})
 	e.memory = settle.NewMemory(settle.DefaultMemory)
 	if e.cfg.Ledger == inStore {
 		e.memory.Keep(rememberStored)
@@ -181,18 +154,15 @@ func (e *Engine) compose() error {
 	if e.replica != nil {
 		counts.Replica(e.board.ReplicaUp)
 	}
-	e.batcher = admission.NewBatcher(e.ledger, admission.BatcherOptions{
-		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
-		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
-		Took: way.Stage, CallTook: way.CallTook, Traced: traced,
-		Failed: func(sale sluice.SaleID, err error) {
-			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
-		},
-		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
-			counts.Decided(len(decisions))
-			e.decided(sale, claims, decisions)
-		},
-	})
+	traces, err := newTracing(&e.cfg, e.node, e.board.LedgerTime)
+	if err != nil {
+		return err
+	}
+	if traces != nil {
+		counts.Traces(e.cfg.Tracer.Dropped)
+	}
+	e.pipeline = e.newPipeline(counts, way, traces)
+	e.batcher = e.newBatcher(counts, way, traces)
 	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
 	e.follower = newFollower(&follower{
 		ledger: e.ledger, loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
@@ -200,27 +170,12 @@ func (e *Engine) compose() error {
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
+	e.settling = newSettling(counts, e.store, e.follower.rebuilder.Rebuilds)
 	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
-	e.ender = settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
-		Every:      e.cfg.Expiry,
-		LedgerTime: e.ledgerTime,
-		Clocks:     func(c settle.Clocks) { settled.Clocks(c.Store, c.Ledger, c.Behind) },
-		Ended: func(sale sluice.SaleID, orders int) {
-			settled.Expired(sale, orders)
-			e.events.numberer.Wake()
-		},
-		Released: func(sale sluice.SaleID, result port.Released) {
-			settled.Released(&result)
-			e.board.Wake(sale)
-		},
-		Log: e.cfg.Log,
-	})
+	e.ender = e.newEnder()
 	e.reconcile = newReconcileJob(&reconcileJob{
 		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
-		reconciler: settle.NewReconciler(e.store, e.ledger, loader), settled: settled.reconciled,
-	})
-	counts.Streams(func() int64 { return e.server.Streams() }, func() (total, address int64) {
-		return e.server.StreamsRefused()
+		reconciler: settle.NewReconciler(e.store, e.ledger, loader), settled: e.settling.reconciled,
 	})
 	counts.Differences(e.reconcile.differences)
 	e.who.measure(counts)
@@ -239,6 +194,79 @@ func (e *Engine) compose() error {
 		view := e.board.View(sale)
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
+	e.server = httpapi.New(e.serverOptions(counts, way, pages, eligibility, proxies))
+	counts.Streams(e.server.Streams, e.server.StreamsRefused)
+	if e.cfg.Registerer != nil { // all that it reads is there
+		e.leave, err = counts.Join(e.cfg.Registerer)
+	}
+	return err
+}
+
+// newPipeline returns what stores the journal.
+func (e *Engine) newPipeline(counts *metrics.Metrics, way *metrics.Way, traces *tracing) *pipeline.Pipeline {
+	return pipeline.New(e.ledger, e.store, pipeline.Options{
+		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.Abandoned,
+		Transaction: func(entries []port.Entry, stored port.Stored, took time.Duration, err error) {
+			way.Transaction(entries, &stored, took, e.ledgerTime(), err)
+			if traces != nil {
+				traces.stored(entries, &stored, took, err)
+			}
+		},
+		Stored: func(_ sluice.SaleID, s port.Stored) {
+			counts.Stored(s)
+			e.events.numberer.Wake()
+		},
+		SetAside: func(sale sluice.SaleID) {
+			e.settling.SetAside()
+			e.follower.aside(sale)
+		},
+		Log: e.cfg.Log,
+	})
+}
+
+// newBatcher returns what calls the ledger with claims.
+func (e *Engine) newBatcher(counts *metrics.Metrics, way *metrics.Way, traces *tracing) *admission.Batcher {
+	var traced func(admission.Way) // nil: no traces
+	if traces != nil {
+		traced = traces.decided
+	}
+	return admission.NewBatcher(e.ledger, admission.BatcherOptions{
+		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
+		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
+		Took: way.Stage, CallTook: way.CallTook, Traced: traced,
+		Failed: func(sale sluice.SaleID, err error) {
+			e.cfg.Log.Warn("claims cannot be decided", "sale", sale, "error", err) // loglimit counts the rest
+		},
+		Decided: func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+			counts.Decided(len(decisions))
+			e.decided(sale, claims, decisions)
+		},
+	})
+}
+
+// newEnder returns what expires orders and returns their units.
+func (e *Engine) newEnder() *settle.Ender {
+	return settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
+		Every:      e.cfg.Expiry,
+		LedgerTime: e.ledgerTime,
+		Clocks:     func(c settle.Clocks) { e.settling.Clocks(c.Store, c.Ledger, c.Behind) },
+		Ended: func(sale sluice.SaleID, orders int) {
+			e.settling.Expired(sale, orders)
+			e.events.numberer.Wake()
+		},
+		Released: func(sale sluice.SaleID, result port.Released) {
+			e.settling.Released(&result)
+			e.board.Wake(sale)
+		},
+		Log: e.cfg.Log,
+	})
+}
+
+// serverOptions hands the parts to the HTTP server.
+func (e *Engine) serverOptions(
+	counts *metrics.Metrics, way *metrics.Way, pages *web.Pages,
+	eligibility httpapi.Eligibility, proxies httpapi.Proxies,
+) httpapi.Options {
 	options := httpapi.Options{
 		TryWebhook:  e.events.try,
 		Base:        e.cfg.BasePath,
@@ -279,11 +307,7 @@ func (e *Engine) compose() error {
 	if e.replicas = newReplicaWatch(e.ledger, &e.cfg); e.replicas != nil {
 		options.Confirmed, options.Replicas = e.replicas.ledger.Confirmed, e.replicas.now
 	}
-	e.server = httpapi.New(options)
-	if e.cfg.Registerer != nil { // all that it reads is there
-		e.leave, err = counts.Join(e.cfg.Registerer)
-	}
-	return err
+	return options
 }
 
 // start reads what there is and starts the loops.
