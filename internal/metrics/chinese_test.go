@@ -7,15 +7,15 @@ var chineseOf = map[string]string{
 	"sluice_claims_total": "对抢购请求的答复。只有零的活动是没有请求到来的活动。启动以来的前 1,000 个活动各自计数；" +
 		"其余的活动和不存在的编号是 `other`",
 	"sluice_claims_refused_total": "因发送者或内容被拒绝的请求；[原因](#请求为什么被拒绝)",
-	"sluice_gate_refused_total":   "没有询问账本就被这台服务器拒绝的请求，按[闸门](gate.zh-CN.md)的检查分",
+	"sluice_gate_refused_total":   "没有询问账本就被这台服务器拒绝的请求，按[准入层](gate.zh-CN.md)的检查分",
 	"sluice_claims_on_their_way":  "这台服务器已经放行、还没有判定的请求",
 	"sluice_http_request_seconds": "一次答复的时间，按接口文档里的路由和状态码分；不含事件流",
-	"sluice_claim_stage_seconds": "到达账本的请求在各阶段的时间：`admission`（闸门的检查）、" +
-		"`wait`（等待一次账本调用，含共享速率）、`ledger`（账本的调用）",
+	"sluice_claim_stage_seconds": "到达账本的请求在各阶段的时间：`admission`（准入层的检查）、" +
+		"`wait`（等待一次账本调用，含共享限流）、`ledger`（账本的调用）",
 	"sluice_ledger_call_seconds":   "带抢购请求的一次账本调用的时间，`ok` 或 `failed`",
 	"sluice_ledger_call_claims":    "每次账本调用的请求数。负载越大越多，本该如此",
 	"sluice_ticket_requests_total": "对[入场券](tickets.zh-CN.md)和挑战的请求：`handed_out`、拒绝的原因，或一个代码",
-	"sluice_risk_seconds": "商家的风控服务所用的时间：`allowed`、`denied`，或按活动的规则 `failed_allowed` 和 " +
+	"sluice_risk_seconds": "商城的风控服务所用的时间：`allowed`、`denied`，或按活动的规则 `failed_allowed` 和 " +
 		"`failed_denied`",
 	"sluice_sale_taken_units":          "占用库存的订单的件数，由账本统计",
 	"sluice_sale_available_units":      "还能抢的件数，由账本统计",
@@ -26,7 +26,7 @@ var chineseOf = map[string]string{
 	"sluice_store_transaction_seconds": "一次存储订单的事务的时间，`ok` 或 `failed`",
 	"sluice_accepted_to_stored_seconds": "从请求被接受到订单入库的时间，不含重复到来的请求。由存储判定的订单立即入库，" +
 		"不计在内",
-	"sluice_orders_stored_total": "流水线送到存储的请求：`stored`、`redelivered`（无害）、`not_covered`",
+	"sluice_orders_stored_total": "管道送到存储的请求：`stored`、`redelivered`（无害）、`not_covered`",
 	"sluice_orders_expired_total": "这台服务器使之过期的未付款订单，前 1,000 个活动各自计数；" +
 		"其余活动合为一条没有活动的序列",
 	"sluice_orders_overdue":               "过了期限和宽限而没有结束的订单",
@@ -39,10 +39,10 @@ var chineseOf = map[string]string{
 	"sluice_release_oldest_seconds":   "最早的回补等了多久；没有则为 0",
 	"sluice_dead_letters":             "等待处理的[死信](#死信)",
 	"sluice_dead_letters_total":       "这台服务器因无法入库而搁置的流水条目",
-	"sluice_reconciliations_total":    "这台服务器完成的[比对](#账本与存储的差异)",
-	"sluice_reconcile_found_total":    "这台服务器的比对发现的差异，不含处理中的",
-	"sluice_reconcile_repaired_total": "这台服务器的比对修复的差异",
-	"sluice_reconcile_differences":    "每个活动最近一次比对发现的差异",
+	"sluice_reconciliations_total":    "这台服务器完成的[核对](#账本与存储的差异)",
+	"sluice_reconcile_found_total":    "这台服务器的核对发现的差异，不含处理中的",
+	"sluice_reconcile_repaired_total": "这台服务器的核对修复的差异",
+	"sluice_reconcile_differences":    "每个活动最近一次核对发现的差异",
 	"sluice_rebuilds_total":           "账本丢失数据之后，这台服务器重建的活动",
 	"sluice_events_numbered_total":    "这台服务器编号的订单和活动事件：事件列表在前进",
 	"sluice_webhook_attempts_total":   "这台服务器向 webhook 投递事件的尝试：`delivered`、`failed`",
@@ -85,9 +85,9 @@ var chineseOf = map[string]string{
 	"SluiceDeadLetters":        "活动有被接受的请求无法入库",
 	"SluiceDifferences":        "账本与存储不一致，并且一直如此",
 	"SluiceDifferencesFound":   "账本与存储曾不一致",
-	"SluiceNotReconciled":      "有活动，而没有服务器比对账本与存储",
+	"SluiceNotReconciled":      "有活动，而没有服务器核对账本与存储",
 	"SluiceRebuilt":            "账本丢失数据之后，活动被重建",
-	"SluiceWebhookGivenUp":     "有事件没有交给商店",
+	"SluiceWebhookGivenUp":     "有事件没有交给商城",
 	"SluiceRiskFails":          "风控服务没有作出判断",
 	"SluiceStreamsRefused":     "事件流没有空位",
 	"SluiceConnectionsRefused": "连接没有空位",
@@ -106,6 +106,6 @@ var chineseOf = map[string]string{
 	"differences-between-ledger-and-store": "账本与存储的差异",
 	"a-fenced-sale":                        "被隔离的活动",
 	"failing-webhooks":                     "失败的 webhook",
-	"nothing-is-sold":                      "什么都没卖出去",
+	"nothing-is-sold":                      "一件都没卖出去",
 	"clocks":                               "时钟",
 }
