@@ -29,7 +29,7 @@ var chineseOf = map[string]string{
 	"sluice_orders_stored_total": "管道送到存储的请求：`stored`、`redelivered`（无害）、`not_covered`",
 	"sluice_orders_expired_total": "这台服务器使之过期的未付款订单，前 1,000 个活动各自计数；" +
 		"其余活动合为一条没有活动的序列",
-	"sluice_orders_overdue":               "过了期限和宽限而没有结束的订单",
+	"sluice_orders_overdue":               "过了期限和宽限期而没有结束的订单",
 	"sluice_order_overdue_oldest_seconds": "逾期最久的订单逾期了多久；没有则为 0",
 	"sluice_clock_ahead_seconds":          "`ledger` 或 `store` 的时钟比服务器的快多少；负数：慢",
 	"sluice_expiry_behind_seconds":        "数据库的时钟向前跳之后，过期处理[落后于它](#时钟)多少",
