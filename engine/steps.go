@@ -69,6 +69,18 @@ func (f *follower) mayStore(sale sluice.SaleID) bool {
 	return may || !known && f.begun
 }
 
+// uncompared returns the sales whose journals the pipeline may not store yet.
+func (f *follower) uncompared() (sales []sluice.SaleID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for sale, may := range f.storing {
+		if !may {
+			sales = append(sales, sale)
+		}
+	}
+	return sales
+}
+
 // compared notes that ledger and store of a sale have been compared.
 func (f *follower) compared(sale sluice.SaleID, fenced bool) {
 	may := f.mayStore(sale)

@@ -216,9 +216,11 @@ type SettleStore interface {
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
 	// returns how many of each sale, also with an error. Until, if given, is called
 	// in the transaction with the store's clock, and must not block: orders kept
-	// until after the moment that it returns stay, and those of a sale that is fenced as
-	// FenceOlder. Several servers may call ExpireDue at the same time.
-	ExpireDue(ctx context.Context, limit int, until func(now time.Time) time.Time) (map[sluice.SaleID]int, error)
+	// until after the moment that it returns stay. Those of sales that are fenced stay too: the
+	// store may have forgotten payments; and those of sales that except, if given, returns.
+	// It is called if orders are due. Several servers may call ExpireDue at the same time.
+	ExpireDue(ctx context.Context, limit int, except func() []sluice.SaleID, until func(now time.Time) time.Time) (
+		map[sluice.SaleID]int, error)
 
 	// History returns the changes of an order, the first one first. The order
 	// having been stored is the first.

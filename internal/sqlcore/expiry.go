@@ -7,11 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -52,10 +50,9 @@ const dueRoom = 8
 // sale is waited for: the row of a sale that sells is nearly always held, so not
 // to wait would mean not to get it. A sale that was waited for in vain rests.
 //
-// Orders of a sale whose store is older than its ledger stay: their payments may be what
-// the store has forgotten.
+// Orders of a sale that is fenced stay: their payments may be what the store has forgotten.
 func (s *Store) ExpireDue(
-	ctx context.Context, limit int, until func(now time.Time) time.Time,
+	ctx context.Context, limit int, except func() []sluice.SaleID, until func(now time.Time) time.Time,
 ) (expired map[sluice.SaleID]int, err error) {
 	defer s.wrap(&err, "expire orders")
 	if limit < 1 {
@@ -78,7 +75,12 @@ func (s *Store) ExpireDue(
 		return nil, err
 	}
 	expired = map[sluice.SaleID]int{}
-	var held, kept []string // sales that are passed over, for a moment and until they are recovered
+	var held, kept []string // sales that are passed over, for a moment and until they are compared or rebuilt
+	if except != nil {
+		for _, sale := range except() {
+			kept = append(kept, string(sale))
+		}
+	}
 	pass := func(wait sluice.SaleID) (more bool, err error) {
 		var ended map[sluice.SaleID]int
 		var others passed
@@ -142,7 +144,7 @@ func (s *Store) waitFor(held []string) sluice.SaleID {
 }
 
 // passed are sales whose orders one transaction passed over: another one holds their rows,
-// or they are to be recovered first.
+// or they are fenced: a store that has forgotten payments must not end paid orders.
 type passed struct{ held, kept []string }
 
 // expireDue is one transaction. It waits only for the row of the sale wait, if there is one.
@@ -170,7 +172,7 @@ func (q *conn) expireDue(
 			continue
 		case err != nil:
 			return nil, others, err
-		case strings.HasPrefix(fence, port.FenceOlder):
+		case fence != "":
 			others.kept = append(others.kept, string(sale))
 			continue
 		}

@@ -55,7 +55,7 @@ func testDatabasesClock(t *testing.T, db Database) {
 			if got := change(t, skewed, want(first.Claims[0].Order, sluice.Pay)); got.Status != c.paid {
 				t.Errorf("paid: the order is %s, want %s", got.Status, c.paid)
 			}
-			expired, err := skewed.ExpireDue(t.Context(), 100, nil)
+			expired, err := skewed.ExpireDue(t.Context(), 100, nil, nil)
 			if err != nil || expired[id] != c.expired {
 				t.Errorf("%d expired, %v; want %d", expired[id], err, c.expired)
 			}

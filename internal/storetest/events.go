@@ -86,6 +86,9 @@ func testEvents(t *testing.T, db Database) {
 	change(t, s, sluice.Change{Order: id(6), Action: sluice.Pay, PaymentID: "p6"})
 	db.Age(t, "phones", time.Hour)
 	change(t, s, sluice.Change{Order: id(3), Action: sluice.Pay, PaymentID: "p3"}) // too late
+	fenced := must.Get(s.Sale(t.Context(), "phones"))(t)                           // since one was not covered
+	must.Get(s.BeginLoad(t.Context(), "phones", fenced.Epoch))(t)
+	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", fenced.Epoch+1))
 	if n, err := expireDue(t.Context(), s, 10); err != nil || n != 2 {
 		t.Errorf("expired %d, %v", n, err)
 	}
@@ -106,7 +109,7 @@ func testEvents(t *testing.T, db Database) {
 		}
 	}
 	want := map[string][]string{
-		"phones": {"sale.created", "sale.available", "sale.unavailable", "sale.updated", "sale.updated"},
+		"phones": {"sale.created", "sale.available", "sale.unavailable", "sale.available", "sale.updated", "sale.updated"},
 		string(id(0)): {
 			"order.created buyer-1-1 pending///", "order.paid buyer-1-1 paid//p0/",
 			"order.payment_refused buyer-1-1 paid//p0/p1", "order.refunded buyer-1-1 refunded//p0/",

@@ -20,7 +20,7 @@ import (
 
 // expireDue ends what is due by the store's clock, and returns how many.
 func expireDue(ctx context.Context, s port.Store, limit int) (n int, err error) {
-	expired, err := s.ExpireDue(ctx, limit, nil)
+	expired, err := s.ExpireDue(ctx, limit, nil, nil)
 	for _, orders := range expired {
 		n += orders
 	}
@@ -58,14 +58,19 @@ func testExpireDue(t *testing.T, db Database) {
 		-100 * 24 * time.Hour: 0, look(t, s, "tablets").Orders[0].KeepUntil.Sub(before) - time.Millisecond: 0,
 	} {
 		var now time.Time
-		expired, err := s.ExpireDue(t.Context(), 3, func(at time.Time) time.Time { now = at; return before.Add(moment) })
+		expired, err := s.ExpireDue(t.Context(), 3, nil, func(at time.Time) time.Time { now = at; return before.Add(moment) })
 		if err != nil || len(expired) != want || now.Before(before) || now.After(before.Add(time.Minute)) {
 			t.Errorf("up to %v from now: %v expired at %v, %v", moment, expired, now, err)
 		}
 	}
 
+	both := func() []sluice.SaleID { return []sluice.SaleID{"phones", "tablets"} }
+	if expired, err := s.ExpireDue(t.Context(), 10, both, nil); err != nil || len(expired) > 0 {
+		t.Errorf("%v expired of sales that are excepted, %v", expired, err)
+	}
+
 	// The most overdue first.
-	expired, err := s.ExpireDue(t.Context(), 3, func(now time.Time) time.Time { return now.Add(time.Hour) })
+	expired, err := s.ExpireDue(t.Context(), 3, nil, func(now time.Time) time.Time { return now.Add(time.Hour) })
 	if want := map[sluice.SaleID]int{"tablets": 3}; err != nil || !maps.Equal(expired, want) {
 		t.Errorf("%v expired, %v, want %v", expired, err, want)
 	}

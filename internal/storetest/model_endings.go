@@ -119,6 +119,9 @@ func (m *model) refuse(o *sluice.Order, c sluice.Change, why string) {
 }
 
 func (m *model) due() (n int) {
+	if m.sale.Fence != "" {
+		return 0
+	}
 	for _, o := range m.orders {
 		if o.Status == sluice.Pending && m.old[o.ID] {
 			n++

@@ -274,7 +274,7 @@ func manyEnded(t *testing.T, db Database, s port.Store, id sluice.SaleID, n int)
 	}
 	db.Age(t, id, time.Hour)
 	for {
-		due := must.Get(s.ExpireDue(t.Context(), 1000, func(now time.Time) time.Time { return now }))(t)
+		due := must.Get(s.ExpireDue(t.Context(), 1000, nil, func(now time.Time) time.Time { return now }))(t)
 		if len(due) == 0 {
 			break
 		}
