@@ -212,6 +212,7 @@ func (e *Engine) newPipeline(counts *metrics.Metrics, way *metrics.Way, traces *
 				traces.stored(entries, &stored, took, err)
 			}
 		},
+		May: func(sale sluice.SaleID) bool { return e.follower.mayStore(sale) }, // which is not made yet
 		Stored: func(_ sluice.SaleID, s port.Stored) {
 			counts.Stored(s)
 			e.events.numberer.Wake()
@@ -248,6 +249,7 @@ func (e *Engine) newBatcher(counts *metrics.Metrics, way *metrics.Way, traces *t
 func (e *Engine) newEnder() *settle.Ender {
 	return settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every:      e.cfg.Expiry,
+		Except:     e.follower.uncompared,
 		LedgerTime: e.ledgerTime,
 		Clocks:     func(c settle.Clocks) { e.settling.Clocks(c.Store, c.Ledger, c.Behind) },
 		Ended: func(sale sluice.SaleID, orders int) {
@@ -381,7 +383,7 @@ func (e *Engine) decided(sale sluice.SaleID, claims []sluice.Claim, decisions []
 	if accepted && e.cfg.Ledger == inStore { // where no pipeline stores
 		e.events.numberer.Wake()
 	}
-	if accepted && e.follower.mayStore(sale) {
+	if accepted {
 		e.pipeline.Wake(sale)
 	}
 	if refused {
@@ -398,7 +400,7 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 			continue
 		}
 		e.memory.Read(&v.Reading, v.Asked)
-		if v.Reading.Backlog > 0 && e.follower.mayStore(id) {
+		if v.Reading.Backlog > 0 {
 			e.pipeline.Wake(id)
 		}
 	}

@@ -58,6 +58,10 @@ type Options struct {
 	// Timeout bounds one transaction; default 10 s.
 	Timeout time.Duration
 
+	// May reports whether a sale's journal may be stored at this moment; default: always. What
+	// waits meanwhile is stored once Wake is called again. It must not block.
+	May func(sale sluice.SaleID) bool
+
 	// Transaction is called after each transaction with how long it took; stored is of
 	// one that is committed. Stored is called after each of those, SetAside when an entry
 	// has become a dead letter. They must not block.
@@ -78,6 +82,9 @@ func (o Options) withDefaults() Options {
 	setDefault(&o.BackoffMax, 2*time.Second)
 	setDefault(&o.Abandoned, 30*time.Second)
 	setDefault(&o.Timeout, 10*time.Second)
+	if o.May == nil {
+		o.May = func(sluice.SaleID) bool { return true }
+	}
 	if o.Transaction == nil {
 		o.Transaction = func([]port.Entry, port.Stored, time.Duration, error) {}
 	}
@@ -132,7 +139,7 @@ func New(journal port.Journal, store Store, opts Options) *Pipeline {
 func (p *Pipeline) Wake(sale sluice.SaleID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed {
+	if p.closed || !p.opts.May(sale) {
 		return
 	}
 	w := p.workers[sale]

@@ -46,8 +46,8 @@ func (w *worker) run() {
 		case w.p.ctx.Err() != nil:
 			w.stopped()
 			return
-		case errors.Is(err, port.ErrNotLoaded):
-			// The sale is gone; a rebuild brings what is left.
+		case errors.Is(err, port.ErrNotLoaded) || err == nil && !w.p.opts.May(w.sale):
+			// The sale is gone, or waits for a rebuild, which brings what is left.
 			w.suspects, w.unacked, w.recovered, w.more, w.left = nil, nil, false, false, false
 			w.stopped()
 			return
