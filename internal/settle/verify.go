@@ -87,27 +87,31 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 		}
 	}
 	if row.Taken+waiting > reading.Taken {
-		d.drift, err = r.countsMore(ctx, sale)
+		err = r.countsMore(ctx, sale, &d)
 	}
 	return d, err
 }
 
 // countsMore says by how much the store counts more units than the ledger, if it does: a
-// moment later, and by the orders themselves.
-func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale) (why string, err error) {
+// moment later, and by the orders themselves. Orders that have ended on record are proof.
+func (r *Rebuilder) countsMore(ctx context.Context, sale *sluice.Sale, d *doubt) error {
 	select { // a reading may be a moment old
 	case <-time.After(verifyPause):
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return ctx.Err()
 	}
 	b, err := audit.Gather(ctx, r.ledger, r.store, sale.ID, audit.Options{})
 	if err != nil || b.LedgerErr != nil || b.First.Epoch != sale.Epoch || b.First.Fence != "" {
-		return "", err
+		return err
+	}
+	missing := b.Missing()
+	if d.storeOlder = proof(b, &missing); d.storeOlder != "" {
+		return nil
 	}
 	if n := b.Beyond(); n > 0 {
-		why = fmt.Sprintf("the ledger has %d units taken, store and journal %d", b.First.Taken, b.First.Taken+n)
+		d.drift = fmt.Sprintf("the ledger has %d units taken, store and journal %d", b.First.Taken, b.First.Taken+n)
 	}
-	return why, nil
+	return nil
 }
 
 // acknowledged returns the last sequence of the reading that is not in the
