@@ -41,6 +41,9 @@ type Book struct {
 	byStatus map[sluice.Status]int64
 }
 
+// ErrNotHeld, as a Book's LedgerErr: the ledger answers, and does not hold the sale.
+var ErrNotHeld = errors.New("the ledger does not hold the sale")
+
 // ErrMoving, as a Book's LedgerErr: the sale was loaded into the ledger while it was read.
 var ErrMoving = errors.New("the sale was loaded into the ledger while it was read")
 
@@ -87,8 +90,7 @@ func Gather(ctx context.Context, ledger Ledger, store port.AuditStore, sale slui
 			ledgerErr = errArchived
 		}
 		if ledgerErr == nil && !b.First.Loaded && b.Stored.LoadedEpoch > 0 {
-			ledgerErr = fmt.Errorf("the ledger does not hold the sale, which was loaded into it (epoch %d)",
-				b.Stored.LoadedEpoch)
+			ledgerErr = fmt.Errorf("%w, which was loaded into it (epoch %d)", ErrNotHeld, b.Stored.LoadedEpoch)
 		}
 		if ledgerErr != nil {
 			b.LedgerErr, b.claims, b.later, b.journal = ledgerErr, nil, nil, nil // half a side proves nothing

@@ -92,7 +92,7 @@ func (r *Rebuilder) book(ctx context.Context, sale sluice.SaleID) (*audit.Book, 
 	switch {
 	case err != nil:
 		return nil, err
-	case b.First.Loaded && b.LedgerErr != nil:
+	case b.LedgerErr != nil && !errors.Is(b.LedgerErr, audit.ErrNotHeld):
 		return nil, b.LedgerErr
 	case b.Damage != nil:
 		buyers := b.Damage.Buyers

@@ -61,7 +61,7 @@ func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply b
 	if !apply {
 		return rec, nil
 	}
-	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceRecovered+": "+rec.Why)
+	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceLost+": "+rec.Why)
 	return rec, err
 }
 
@@ -97,6 +97,7 @@ func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, rec *sluice.R
 
 // bringBack does what Recover says, under the lease of the sale.
 func (r *Rebuilder) bringBack(ctx context.Context, sale *sluice.Sale, rec *sluice.Recovery) error {
+	r.of(sale) // notes since when the database refuses a claim, which is set aside after a while
 	reading, err := r.hold(ctx, sale)
 	if err != nil {
 		return err
