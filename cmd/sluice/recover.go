@@ -67,8 +67,10 @@ type recoveries struct {
 
 func (a *app) printRecoveries(list recoveries, apply bool) error {
 	var rows [][]string
+	kept := false // no order of a sale expires for an hour
 	for i := range list.Sales {
 		r := &list.Sales[i]
+		kept = kept || !r.NoExpiryBefore.IsZero()
 		row := func(what string, of sluice.RecoveredOrders) {
 			rows = append(rows, []string{
 				string(r.Sale), what, figures.Thousands(of.Count), firstAndMore(of.Orders, of.Count),
@@ -92,9 +94,9 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 		a.say("No sale waits to be recovered.")
 	}
 	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
-	if err == nil && apply {
+	if err == nil && kept {
 		a.say("Send the payments since the copy again: for an hour no order of these sales expires.")
-	} else if err == nil && len(rows) > 0 {
+	} else if err == nil && !apply && len(rows) > 0 {
 		a.say("Nothing has changed. With --apply it is done; --json names up to 1,000 orders of each.")
 	}
 	return err

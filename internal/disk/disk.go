@@ -35,8 +35,8 @@ func SyncDir(path string) error {
 
 // Private makes the file of a database readable by its owner alone, whatever the
 // umask is, and creates it empty if it is missing. The files that SQLite keeps
-// beside a database (-wal, -shm, -journal) get the mode of the database; those
-// that an earlier version left behind are changed as well.
+// beside a database (-wal, -shm, -journal) get the mode of the database, also if they
+// are there.
 func Private(path string) error {
 	// A file that is there is not opened: closing it would end the locks that this
 	// process has on it, those of a database that it has open already.
