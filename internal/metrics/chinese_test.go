@@ -4,7 +4,7 @@ package metrics
 // the sections of that page.
 
 var chineseOf = map[string]string{
-	"sluice_claims_total": "抢购请求的答复。全为零的活动，就是没有请求到来。启动以来的前 1,000 个活动各自计数；" +
+	"sluice_claims_total": "抢购请求的响应。全为零的活动，就是没有请求到来。启动以来的前 1,000 个活动各自计数；" +
 		"其余活动和不存在的活动 id 计入 `other`",
 	"sluice_claims_refused_total": "因发送者或内容被拒绝的请求；[原因](#请求为什么被拒绝)",
 	"sluice_gate_refused_total":   "这台服务器没有问账本就拒绝的请求，按[准入层](gate.zh-CN.md)的检查分类",
