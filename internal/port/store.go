@@ -281,7 +281,7 @@ type ClusterStore interface {
 
 	// MarkGathered says that a server has stored every claim it remembers of
 	// this epoch of a sale, given the ledger that its row named: if that is another one by
-	// now, which must not load the sale before the old one is drained, it says nothing.
+	// now, it says nothing, and the server looks at the sale again.
 	// Gathered returns the servers that have said so.
 	MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) error
 	Gathered(ctx context.Context, sale sluice.SaleID, epoch int64) ([]string, error)

@@ -17,7 +17,7 @@ import (
 // or a sequence that went backwards. If one of them has forgotten what the
 // other knows, it fences the sale, and reports true. Until it has reported false, nothing else
 // may store the sale's journal: what it holds may need the units of orders that had ended,
-// and a recovery ends these first.
+// and a recovery ends these first. And no order may expire: it may have been paid.
 func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
 	if err := r.loader.Verify(ctx, sale); err != nil {
 		return false, err
