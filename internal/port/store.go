@@ -209,7 +209,8 @@ type SettleStore interface {
 	// has already, or has passed, it changes nothing.
 	//
 	// Errors: ErrOrderNotFound, but ErrOrderQueued in a sale that is fenced, since a
-	// rebuild may bring the order back; *OrderStateError, *PaymentConflictError,
+	// rebuild may bring the order back, and for a late payment while it is fenced as
+	// FenceOlder, since it may have been paid in time before; *OrderStateError, *PaymentConflictError,
 	// *PaymentAmountError, *ExtensionError.
 	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
 

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -117,6 +118,9 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	}
 	if c.Action == sluice.Pay {
+		if late && o.Status == sluice.Pending && q.outdated(o.Sale) {
+			return o, nil, cmp.Or(q.err, sluice.ErrOrderQueued)
+		}
 		refused, err = q.pay(c, &o, step, now, late)
 		return o, refused, err
 	}
@@ -149,6 +153,13 @@ func (q *conn) missing(order sluice.OrderID) error {
 		q.err = sluice.ErrOrderNotFound
 	}
 	return q.err
+}
+
+// outdated reports whether the store is older than the sale's ledger: then nobody knows whether
+// what is paid again had been paid in time.
+func (q *conn) outdated(id sluice.SaleID) bool {
+	sale, _ := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
+	return q.err != nil || strings.HasPrefix(sale.Fence, port.FenceOlder)
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {

@@ -46,6 +46,11 @@ func testRecovery(t *testing.T, db Database) {
 		}
 	}
 
+	pay := sluice.Change{Order: live.Claims[0].Order, Action: sluice.Pay, PaymentID: "p", By: "test"}
+	if _, err := s.Change(ctx, pay); !errors.Is(err, sluice.ErrOrderQueued) {
+		t.Errorf("a payment that may have come in time: %v", err)
+	}
+
 	ended := anEntry("phone", 2, 7, 3) // of an epoch that the store has not heard of
 	records := []port.Record{ended.Record(0), ended.Record(1), ended.Record(2)}
 	records[0].Live, records[1].Live, records[2].Live = false, false, false
@@ -91,6 +96,9 @@ func testRecovery(t *testing.T, db Database) {
 	}
 	if n, err := s.ExpireDue(ctx, 10, nil, nil); err != nil || len(n) != 0 {
 		t.Errorf("expired %v, %v", n, err)
+	}
+	if o, err := s.Change(ctx, pay); err != nil || o.Status != sluice.Paid {
+		t.Errorf("paid again once it is recovered: %s, %v", o.Status, err)
 	}
 }
 
