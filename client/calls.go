@@ -108,9 +108,10 @@ func (c *Client) RestockSale(ctx context.Context, sale sluice.SaleID, id string,
 }
 
 // RecoverSale says what the ledger of a sale has and its store, which was restored from an
-// older copy, lacks; with apply it stores that, and the sale goes on. It can be repeated.
+// older copy, lacks; with apply it stores that, and the sale goes on. It takes as long as it takes, until
+// ctx ends; what was begun with apply is finished. It can be repeated.
 func (c *Client) RecoverSale(ctx context.Context, id sluice.SaleID, apply bool) (sluice.Recovery, error) {
-	return post[sluice.Recovery](ctx, c, adminSalePath(id)+"/recover", api.Recover{Apply: apply})
+	return post[sluice.Recovery](ctx, c, adminSalePath(id)+"/recover", patient{api.Recover{Apply: apply}})
 }
 
 // ReconcileSale compares ledger and store of a sale, and with apply repairs

@@ -89,9 +89,12 @@ type request struct {
 	method, path string
 	bearer       string
 	header       http.Header
-	body         any // encoded as JSON, unless nil; an io.Reader: text as it is
+	body         any // encoded as JSON, unless nil; an io.Reader: text as it is; patient: its content
 	into         any // decoded from the answer, unless nil
 }
+
+// patient is a body whose answer takes as long as it takes.
+type patient struct{ body any }
 
 // answer is what remains of an HTTP response.
 type answer struct {
@@ -99,16 +102,24 @@ type answer struct {
 	header http.Header
 }
 
+// untimed is the HTTP client without a limit of its own: contexts end its calls.
+func (c *Client) untimed() *http.Client {
+	long := *c.http
+	long.Timeout = 0
+	return &long
+}
+
 // do sends one request, once. An answer of 400 or more is an *Error.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	var body io.Reader
-	sender, kind := c.http, "application/json"
-	switch given := r.body.(type) {
+	sender, kind, content := c.http, "application/json", r.body
+	if p, long := content.(patient); long {
+		sender, content = c.untimed(), p.body
+	}
+	switch given := content.(type) {
 	case nil:
 	case io.Reader: // a list, or orders: it takes as long as it takes
-		long := *c.http
-		long.Timeout = 0
-		sender, kind, body = &long, "text/plain; charset=utf-8", given
+		sender, kind, body = c.untimed(), "text/plain; charset=utf-8", given
 	default:
 		data, err := json.Marshal(given)
 		if err != nil {

@@ -91,9 +91,7 @@ func (c *Client) stream(ctx context.Context, path string, event func(data []byte
 	req.Header.Set("Accept", "text/event-stream")
 	quiet := time.AfterFunc(silence, func() { cancel(fmt.Errorf("the server has said nothing for %s", silence)) })
 	defer quiet.Stop()
-	long := *c.http
-	long.Timeout = 0
-	res, err := long.Do(req)
+	res, err := c.untimed().Do(req)
 	if err != nil {
 		return lost(unwrapURL(err))
 	}

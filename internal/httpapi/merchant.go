@@ -162,12 +162,23 @@ func (s *Server) recoverSale(w http.ResponseWriter, r *http.Request) (any, error
 			return nil, err
 		}
 	}
-	report, err := s.Recover(r.Context(), saleOf(r), message.Apply)
+	// Both sides of a large sale take a while to read. A recovery that has begun goes on when
+	// whoever asked is gone: begun anew each time, it might never be finished.
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(recoverAtMost))
+	ctx, cancel := r.Context(), context.CancelFunc(func() {})
+	if message.Apply {
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), recoverAtMost)
+	}
+	defer cancel()
+	report, err := s.Recover(ctx, saleOf(r), message.Apply)
 	for _, of := range []*sluice.RecoveredOrders{&report.Stored, &report.StoredEnded, &report.Ended, &report.Unpaid} {
 		of.Orders = append([]sluice.OrderID{}, of.Orders...) // never null
 	}
 	return report, err
 }
+
+// recoverAtMost is how long a recovery may take.
+const recoverAtMost = time.Hour
 
 // reconcileSale compares ledger and store now, and repairs if it is asked to.
 func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, error) {
