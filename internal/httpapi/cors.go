@@ -34,7 +34,7 @@ var (
 	varyPreflight = []string{"Origin, Access-Control-Request-Method, Access-Control-Request-Headers"}
 	corsMethods   = []string{"GET, HEAD, POST"}
 	corsHeaders   = []string{"Authorization, Content-Type, Idempotency-Key, If-None-Match, Sluice-Ticket"}
-	corsExposed   = []string{"ETag, Idempotent-Replayed, Link, Location, Retry-After"}
+	corsExposed   = []string{"Deprecation, ETag, Idempotent-Replayed, Link, Location, Retry-After, Sunset"}
 	corsMaxAge    = []string{"600"}
 )
 
