@@ -14,6 +14,9 @@ SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc
 FIRST_PKGS := ./engine
 RACE_PKGS := ./internal/... ./ledger/... ./client/... .
 
+# One goroutine does all that these test: scripts of a ledger's model, rules on imports, figures.
+ALONE_PKGS := ./internal/ledgertest ./internal/archtest ./internal/figures ./internal/config
+
 # Stores wait for their databases. What their goroutines share, engine's shops watch on each
 # of them, and `make nightly` has the suites of stores under the detector, too.
 NIGHTLY_RACE_PKGS := ./store/...
@@ -60,7 +63,7 @@ build: ## build bin/sluice
 
 test: ## everything: install what is missing, lint, all tests with real servers and -race
 	@SERVERS="$(SERVERS)" RACE_FLAGS="$(RACE_FLAGS)" FIRST_PKGS="$(FIRST_PKGS)" RACE_PKGS="$(RACE_PKGS)" \
-		PKGS="$(PKGS)" TEST_PKGS="$(TEST_PKGS)" LAB_RACE_PKGS="$(LAB_RACE_PKGS)" \
+		ALONE_PKGS="$(ALONE_PKGS)" PKGS="$(PKGS)" TEST_PKGS="$(TEST_PKGS)" LAB_RACE_PKGS="$(LAB_RACE_PKGS)" \
 		scripts/test.sh
 
 nightly: ## all tests with what is long of them, stores with -race too, then each campaign for a minute

@@ -6,9 +6,9 @@
 #   RACE_FLAGS      what go test needs for the race detector
 #   FIRST_PKGS      packages that run under it before all others: their tests fail where a
 #                   busy machine makes servers and databases miss the product's deadlines
-#   RACE_PKGS       packages that run under it, but for the rules on imports and documents,
-#                   which the linter runs
-#   PKGS            packages that run without it: those of FIRST_PKGS and RACE_PKGS are left out
+#   RACE_PKGS       packages that run under it, but for ALONE_PKGS, where one goroutine does all
+#   PKGS            packages that run without it: those that run under it are left out, and the
+#                   rules on imports and documents, which the linter runs
 #   TEST_PKGS       packages of the module test, which run without it
 #   LAB_RACE_PKGS   packages of the module lab that run under it; its others run without
 set -uo pipefail
@@ -27,8 +27,8 @@ read -ra first_pkgs <<<"${FIRST_PKGS:?}"
 read -ra test_pkgs <<<"${TEST_PKGS:?}"
 read -ra lab_race_pkgs <<<"${LAB_RACE_PKGS:?}"
 # go list keeps the order.
-mapfile -t race_pkgs < <(go list -e ${RACE_PKGS:?} | grep -v /internal/archtest$)
-mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $FIRST_PKGS $RACE_PKGS))
+mapfile -t race_pkgs < <(go list -e ${RACE_PKGS:?} | grep -vxFf <(go list -e $ALONE_PKGS))
+mapfile -t pkgs < <(go list -e $PKGS | grep -vxFf <(go list -e $FIRST_PKGS; printf '%s\n' "${race_pkgs[@]}") | grep -v /internal/archtest$)
 mapfile -t lab_pkgs < <(go -C lab list -e ./... | grep -vxFf <(go -C lab list -e $LAB_RACE_PKGS))
 
 work=$(mktemp -d)
