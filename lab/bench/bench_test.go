@@ -305,7 +305,8 @@ func TestLatency(t *testing.T) {
 	rep := turns(t, "latency", o)
 	for _, b := range backends {
 		s := rep.side(latencyName(b.name))
-		if s.Also[p99At(1000)] <= 0 || s.Also[p99At(5000)] <= 0 || s.Median <= 0 {
+		// Beside other work no rate may keep to the limit: then the highest is 0.
+		if s.Also[p99At(1000)] <= 0 || s.Also[p99At(5000)] <= 0 {
 			t.Errorf("%+v", s)
 		}
 	}
