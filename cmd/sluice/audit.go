@@ -148,7 +148,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "repair what is safe")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		ids, err := salesToDo(ctx, c, sale, func(*api.AdminSale) bool { return true })
+		ids, err := chosenSales(ctx, c, sale, func(*api.AdminSale) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -164,8 +164,8 @@ func (a *app) reconcileCommand() *cobra.Command {
 	})
 }
 
-// salesToDo returns the sale that was asked for, or all that a command without --sale looks at.
-func salesToDo(
+// chosenSales returns the sale that was asked for, or all that a command without --sale looks at.
+func chosenSales(
 	ctx context.Context, c *client.Client, asked sluice.SaleID, which func(*api.AdminSale) bool,
 ) (ids []sluice.SaleID, err error) {
 	if asked != "" {

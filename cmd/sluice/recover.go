@@ -35,7 +35,7 @@ func (a *app) recoverCommand() *cobra.Command {
 	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "store it")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		ids, err := salesToDo(ctx, c, sale, func(s *api.AdminSale) bool {
+		ids, err := chosenSales(ctx, c, sale, func(s *api.AdminSale) bool {
 			return strings.HasPrefix(s.Fence, port.FenceOlder)
 		})
 		if err != nil {
