@@ -249,7 +249,7 @@ func (e *Engine) newBatcher(counts *metrics.Metrics, way *metrics.Way, traces *t
 func (e *Engine) newEnder() *settle.Ender {
 	return settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
 		Every:      e.cfg.Expiry,
-		Except:     e.follower.uncompared,
+		May:        e.follower.mayStore,
 		LedgerTime: e.ledgerTime,
 		Clocks:     func(c settle.Clocks) { e.settling.Clocks(c.Store, c.Ledger, c.Behind) },
 		Ended: func(sale sluice.SaleID, orders int) {

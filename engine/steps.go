@@ -59,26 +59,14 @@ func (f *follower) first(ctx context.Context, complete bool) {
 	_ = sales.Wait()
 }
 
-// mayStore reports whether the pipeline may store a sale's journal. While a sale is
-// fenced, or not compared yet, the rebuild stores it: the store may have forgotten
-// endings, which come first.
+// mayStore reports whether the pipeline may store a sale's journal, and its orders may
+// expire. While a sale is fenced, or not compared yet, the rebuild stores it: the store may
+// have forgotten endings, which come first, and payments.
 func (f *follower) mayStore(sale sluice.SaleID) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	may, known := f.storing[sale]
 	return may || !known && f.begun
-}
-
-// uncompared returns the sales whose journals the pipeline may not store yet.
-func (f *follower) uncompared() (sales []sluice.SaleID) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for sale, may := range f.storing {
-		if !may {
-			sales = append(sales, sale)
-		}
-	}
-	return sales
 }
 
 // compared notes that ledger and store of a sale have been compared.

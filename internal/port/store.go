@@ -217,10 +217,10 @@ type SettleStore interface {
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and
 	// returns how many of each sale, also with an error. Until, if given, is called
 	// in the transaction with the store's clock, and must not block: orders kept
-	// until after the moment that it returns stay. Those of sales that are fenced stay too: the
-	// store may have forgotten payments; and those of sales that except, if given, returns.
-	// It is called if orders are due. Several servers may call ExpireDue at the same time.
-	ExpireDue(ctx context.Context, limit int, except func() []sluice.SaleID, until func(now time.Time) time.Time) (
+	// until after the moment that it returns stay. Those of a sale that is fenced stay too: the
+	// store may have forgotten payments; and those of a sale that may, if given, does not allow.
+	// It must not block. Several servers may call ExpireDue at the same time.
+	ExpireDue(ctx context.Context, limit int, may func(sluice.SaleID) bool, until func(now time.Time) time.Time) (
 		map[sluice.SaleID]int, error)
 
 	// History returns the changes of an order, the first one first. The order

@@ -33,7 +33,7 @@ type Ender struct {
 
 // endingStore is what an Ender needs of port.Store.
 type endingStore interface {
-	ExpireDue(ctx context.Context, limit int, except func() []sluice.SaleID, until func(now time.Time) time.Time) (
+	ExpireDue(ctx context.Context, limit int, may func(sluice.SaleID) bool, until func(now time.Time) time.Time) (
 		map[sluice.SaleID]int, error)
 	GiveReleases(ctx context.Context, limit int, give func(sluice.SaleID, []port.Release) error) (int, error)
 	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
@@ -46,9 +46,10 @@ type EnderOptions struct {
 	Every time.Duration
 	Batch int // orders or releases in one transaction; default 500
 
-	// Except returns the sales of which no order expires, since their store may have forgotten
-	// payments: it has not been compared with its ledger yet. It must not block.
-	Except func() []sluice.SaleID
+	// May reports whether orders of a sale may expire; default: always. They may not where the
+	// store has not been compared with the ledger yet: it may have forgotten payments. It must
+	// not block.
+	May func(sale sluice.SaleID) bool
 
 	// LedgerTime returns the ledger's clock, as far as this server knows it, or the
 	// zero time. Clocks receives how the clocks differ at each look for due orders.
@@ -117,7 +118,7 @@ func (e *Ender) Once(ctx context.Context) error {
 func (e *Ender) expire(ctx context.Context) (int, error) {
 	return e.repeat(ctx, func() (int, error) {
 		asked, n := time.Now(), 0
-		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, e.opts.Except, func(now time.Time) time.Time {
+		expired, err := e.store.ExpireDue(ctx, e.opts.Batch, e.opts.May, func(now time.Time) time.Time {
 			return e.clocks.judge(now, asked)
 		})
 		for sale, orders := range expired {

@@ -32,7 +32,7 @@ func (h *hungLedger) Release(ctx context.Context, _ sluice.SaleID, _ []port.Rele
 type endings struct{ expired atomic.Int64 }
 
 func (e *endings) ExpireDue(
-	context.Context, int, func() []sluice.SaleID, func(time.Time) time.Time,
+	context.Context, int, func(sluice.SaleID) bool, func(time.Time) time.Time,
 ) (map[sluice.SaleID]int, error) {
 	e.expired.Add(1)
 	return map[sluice.SaleID]int{"phones": 1}, nil
@@ -82,7 +82,7 @@ type dueStore struct {
 func (s *dueStore) now() time.Time { return time.Now().Round(0).Add(time.Duration(s.ahead.Load())) }
 
 func (s *dueStore) ExpireDue(
-	_ context.Context, _ int, _ func() []sluice.SaleID, until func(time.Time) time.Time,
+	_ context.Context, _ int, _ func(sluice.SaleID) bool, until func(time.Time) time.Time,
 ) (map[sluice.SaleID]int, error) {
 	limit, now := until(s.now()), s.now()
 	if limit.After(now) {

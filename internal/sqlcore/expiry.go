@@ -52,7 +52,7 @@ const dueRoom = 8
 //
 // Orders of a sale that is fenced stay: their payments may be what the store has forgotten.
 func (s *Store) ExpireDue(
-	ctx context.Context, limit int, except func() []sluice.SaleID, until func(now time.Time) time.Time,
+	ctx context.Context, limit int, may func(sluice.SaleID) bool, until func(now time.Time) time.Time,
 ) (expired map[sluice.SaleID]int, err error) {
 	defer s.wrap(&err, "expire orders")
 	if limit < 1 {
@@ -76,16 +76,11 @@ func (s *Store) ExpireDue(
 	}
 	expired = map[sluice.SaleID]int{}
 	var held, kept []string // sales that are passed over, for a moment and until they are compared or rebuilt
-	if except != nil {
-		for _, sale := range except() {
-			kept = append(kept, string(sale))
-		}
-	}
 	pass := func(wait sluice.SaleID) (more bool, err error) {
 		var ended map[sluice.SaleID]int
 		var others passed
 		err = s.change(ctx, func(tx *conn) (err error) {
-			ended, others, err = tx.expireDue(limit, slices.Concat(held, kept), wait, until)
+			ended, others, err = tx.expireDue(limit, slices.Concat(held, kept), wait, may, until)
 			return err
 		})
 		if err != nil {
@@ -149,7 +144,7 @@ type passed struct{ held, kept []string }
 
 // expireDue is one transaction. It waits only for the row of the sale wait, if there is one.
 func (q *conn) expireDue(
-	limit int, skip []string, wait sluice.SaleID, until func(now time.Time) time.Time,
+	limit int, skip []string, wait sluice.SaleID, may func(sluice.SaleID) bool, until func(now time.Time) time.Time,
 ) (_ map[sluice.SaleID]int, others passed, _ error) {
 	if wait != "" { // before anything else is held
 		q.lockSale(wait)
@@ -165,6 +160,10 @@ func (q *conn) expireDue(
 	var ids []string
 	units, expired := map[sluice.SaleID]int64{}, map[sluice.SaleID]int{}
 	for _, sale := range slices.Sorted(maps.Keys(due)) {
+		if may != nil && !may(sale) {
+			others.kept = append(others.kept, string(sale))
+			continue
+		}
 		fence, err := only[string](q.row(sqlTryLockSale, sale))
 		switch {
 		case errors.Is(err, sql.ErrNoRows):
