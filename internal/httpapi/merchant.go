@@ -163,7 +163,7 @@ func (s *Server) recoverSale(w http.ResponseWriter, r *http.Request) (any, error
 		}
 	}
 	// Both sides of a large sale take a while to read. A recovery that has begun goes on when
-	// whoever asked is gone: begun anew each time, it might never be finished.
+	// the client is gone: if each call began anew, a large sale might never be recovered.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(recoverAtMost))
 	ctx, cancel := r.Context(), context.CancelFunc(func() {})
 	if message.Apply {

@@ -155,7 +155,7 @@ func (q *conn) missing(order sluice.OrderID) error {
 	return q.err
 }
 
-// outdated reports whether the store is older than the sale's ledger: then nobody knows whether
+// outdated reports whether the store is older than the sale's ledger: then the store cannot tell whether
 // what is paid again had been paid in time.
 func (q *conn) outdated(id sluice.SaleID) bool {
 	sale, _ := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
