@@ -264,3 +264,15 @@ func TestCallerLeaves(t *testing.T) {
 		t.Errorf("taken %d, want 2: nothing is begun for a caller who has left", r.Taken)
 	}
 }
+
+// written is the sale as the file has it.
+func (fl *failing) written(t *testing.T) *sale {
+	t.Helper()
+	f := &file{db: openDB(fl.path, "ro")}
+	defer f.close()
+	all, _, err := f.replay(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all["s"]
+}
