@@ -148,7 +148,7 @@ trap stop EXIT
 
 	dir := t.TempDir()
 	must.Succeed(t, os.Symlink(binary, filepath.Join(dir, "sluice")))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-eu", "-c", script)
 	cmd.Dir, cmd.Env = dir, append(pathOf(dir), "ADDR="+addr, "SLUICE_URL=http://"+addr)
