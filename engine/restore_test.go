@@ -386,7 +386,7 @@ func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
 // fence asks for a rebuild, behind the back of a server that is down.
 func fence(t *testing.T, store string) {
 	t.Helper()
-	db := must.Get(sql.Open("sqlite", "file:"+store))(t)
+	db := must.Get(sql.Open("sqlite", "file:"+store+"?_pragma=busy_timeout(10000)"))(t)
 	defer db.Close()
 	must.Get(db.Exec(`UPDATE sales SET fence = 'lost: by a test'`))(t)
 }
