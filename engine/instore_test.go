@@ -324,10 +324,14 @@ func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
 	f.until("the journal to be stored", f.stored)
 	must.Succeed(t, f.engines[0].Close(t.Context()))
 	f.flush()
+	// As if it had been killed: its heartbeat is still there when it starts again.
+	store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
+	must.Succeed(t, store.Heartbeat(t.Context(), f.engines[0].Node()))
+	must.Succeed(t, store.Close())
 	f.engines, f.clients = nil, nil
-	f.join(2, f.redis.URL())
+	f.join(1, f.redis.URL())
 	f.until("the sale to be loaded", func() bool {
-		status, _ := f.claim(1, 2)
+		status, _ := f.claim(0, 2)
 		return status == http.StatusAccepted
 	})
 }

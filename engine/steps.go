@@ -83,6 +83,8 @@ func (f *follower) compared(sale sluice.SaleID, fenced bool) {
 // heartbeat says that this server lives, so that a rebuild waits for what it
 // remembers.
 func (f *follower) heartbeat(ctx context.Context) {
+	// The store may know this server by a heartbeat of the process that was killed a moment ago.
+	f.unsent.Store(time.Now().UnixNano())
 	for range loop.Every(ctx, settle.HeartbeatEvery) {
 		beat, cancel := context.WithTimeout(ctx, settle.SilentAfter)
 		if err := f.beat(beat); err != nil && ctx.Err() == nil {
