@@ -285,16 +285,16 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 			t.Parallel()
 			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
 			f.open(1, 100, ledgerURL(t, first))
-			f.node = "other"
-			f.join(1, ledgerURL(t, second))
 			// A ledger that answers too late while the machine is busy is loaded again, and claims are
 			// sent again, as clients do.
 			var before api.AdminSale
-			f.until("the sale to be loaded", func() (loaded bool) {
+			f.until("the sale to be loaded", func() bool {
 				var err error
 				before, err = f.clients[0].AdminSale(t.Context(), f.sale)
 				return err == nil && before.Loaded && before.Fence == ""
 			})
+			f.node = "other"
+			f.join(1, ledgerURL(t, second))
 			for buyer := range 60 {
 				f.until("a claim to be accepted", func() bool {
 					status, _ := f.claim(0, buyer)
@@ -314,26 +314,36 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 }
 
 // The ledger of a sale is lost as a whole while no server runs. The servers load the
-// sale into the empty one, without being asked.
+// sale into the empty one, without being asked: also a server that was killed, whose heartbeat
+// is still there when it starts again.
 func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
-	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
-	f.open(1, 10, f.redis.URL())
-	if status, _ := f.claim(0, 1); status != http.StatusAccepted {
-		t.Fatal(status)
+	for name, c := range map[string]struct {
+		killed  bool
+		servers int
+	}{"stopped": {false, 2}, "killed": {true, 1}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
+			f.open(1, 10, f.redis.URL())
+			if status, _ := f.claim(0, 1); status != http.StatusAccepted {
+				t.Fatal(status)
+			}
+			f.until("the journal to be stored", f.stored)
+			must.Succeed(t, f.engines[0].Close(t.Context()))
+			f.flush()
+			if c.killed {
+				store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
+				must.Succeed(t, store.Heartbeat(t.Context(), f.engines[0].Node()))
+				must.Succeed(t, store.Close())
+			}
+			f.engines, f.clients = nil, nil
+			f.join(c.servers, f.redis.URL())
+			f.until("the sale to be loaded", func() bool {
+				status, _ := f.claim(c.servers-1, 2)
+				return status == http.StatusAccepted
+			})
+		})
 	}
-	f.until("the journal to be stored", f.stored)
-	must.Succeed(t, f.engines[0].Close(t.Context()))
-	f.flush()
-	// As if it had been killed: its heartbeat is still there when it starts again.
-	store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
-	must.Succeed(t, store.Heartbeat(t.Context(), f.engines[0].Node()))
-	must.Succeed(t, store.Close())
-	f.engines, f.clients = nil, nil
-	f.join(1, f.redis.URL())
-	f.until("the sale to be loaded", func() bool {
-		status, _ := f.claim(0, 2)
-		return status == http.StatusAccepted
-	})
 }
 
 // A shop leaves Redis for PostgreSQL alone, and goes back: what was promised stays, no unit
