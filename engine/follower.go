@@ -39,7 +39,7 @@ type follower struct {
 	ledger port.Ledger
 	named  string       // its name, of the heartbeats
 	made   atomic.Bool  // this process gave it the name
-	unsent atomic.Int64 // when a heartbeat was last missed, in Unix nanoseconds; 0: none was sent (see mayTake)
+	unsent atomic.Int64 // since when no heartbeat was missed, in Unix nanoseconds; 0: none was due yet (mayTake)
 
 	// Owned by the loop; no lock needed.
 	seen    map[sluice.SaleID]*followed
