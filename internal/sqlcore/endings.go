@@ -43,7 +43,7 @@ func (s *Store) Change(ctx context.Context, c sluice.Change) (order sluice.Order
 	if err := checkChange(&c); err != nil {
 		return sluice.Order{}, err
 	}
-	if c.Buyer != "" {
+	if c.Buyer != "" && c.Action != sluice.Pay { // a repeat of which may be another payment
 		if order, done, err := s.answered(ctx, &c); done || err != nil {
 			return order, err
 		}
