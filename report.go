@@ -167,6 +167,8 @@ type Recovery struct {
 	Applied bool   `json:"applied"`
 	// Ledger is the one that decided until now, if that is changed.
 	Ledger string `json:"ledger,omitempty"`
+	// Terms that the store has forgotten and takes from its ledger, in words; empty: none.
+	Terms string `json:"terms,omitempty"`
 
 	Stored      RecoveredOrders `json:"stored"`       // accepted claims that the store lacks
 	StoredEnded RecoveredOrders `json:"stored_ended"` // such that have ended: how is unknown

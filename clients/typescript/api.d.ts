@@ -432,6 +432,7 @@ export interface Recovery {
   sale_id: string;
   stored: RuleRecoveredOrders;
   stored_ended: RuleRecoveredOrders;
+  terms?: string;
   unpaid: RuleRecoveredOrders;
   why: string;
 }

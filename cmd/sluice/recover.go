@@ -84,6 +84,9 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 				string(r.Sale), "this server's ledger decides from now on", "", "instead of " + r.Ledger,
 			})
 		default:
+			if r.Terms != "" {
+				rows = append(rows, []string{string(r.Sale), "terms that the store lacks, to be adopted", "", r.Terms})
+			}
 			row("accepted, to be stored", r.Stored)
 			row("accepted and ended, to be stored as ended", r.StoredEnded)
 			row("stored, and had ended: to be ended", r.Ended)

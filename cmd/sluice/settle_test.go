@@ -189,7 +189,7 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	healthy, fenced := api.AdminSale{Epoch: 1}, api.AdminSale{Epoch: 1, Fence: "older: the store ends at 2"}
 	healthy.ID, fenced.ID, fenced.Loaded = "lamp", "phone", true
 	report := sluice.Recovery{
-		Sale: "phone", Why: fenced.Fence,
+		Sale: "phone", Why: fenced.Fence, Terms: "version 2 instead of 1: total 400",
 		Stored: sluice.RecoveredOrders{Count: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
 	}
 	path := "POST /v1/admin/sales/phone/recover"
@@ -199,7 +199,8 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	}}
 	env := shop.against(t)
 	if got := command(t, env, "recover"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
-		!strings.Contains(got.out, "phone.01 and 2 more") || strings.Contains(got.out, "lamp") {
+		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, report.Terms) ||
+		strings.Contains(got.out, "lamp") {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
 	report.Applied = true

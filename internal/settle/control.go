@@ -158,7 +158,14 @@ func (c *Control) Restock(ctx context.Context, id sluice.SaleID, restock string,
 	if delta < 0 && !decides(&reading) {
 		return c.restocked(ctx, id, restock, delta)
 	}
-	sale, err := c.store.Restock(ctx, id, restock, delta)
+	sale, err := c.store.Sale(ctx, id)
+	if err == nil {
+		err = behind(&sale, &reading)
+	}
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	sale, err = c.store.Restock(ctx, id, restock, delta)
 	if err != nil || !reading.Loaded {
 		return sale, err // if it is not loaded, the load will bring the new total
 	}
@@ -217,6 +224,9 @@ func (c *Control) write(ctx context.Context, id sluice.SaleID, always bool,
 	var lowered bool
 	sale, err := c.store.ChangeSale(ctx, id, func(s *sluice.Sale) error {
 		before = *s
+		if err := behind(s, &reading); err != nil {
+			return err
+		}
 		now := reading.Now.Add(time.Since(received)).UTC().Truncate(time.Millisecond) // the row may have been waited for
 		if err := edit(s, now); err != nil {
 			return err

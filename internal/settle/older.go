@@ -66,6 +66,18 @@ func versionAhead(ledger, store int64) string {
 		"ledger", ledger, store)
 }
 
+// behind refuses new terms for a sale whose store is older than its ledger, which was read first:
+// they would be stored under a number by which the ledger has decided, and a recovery, which
+// adopts what the ledger has beyond the store's number, would keep them in its place.
+func behind(sale *sluice.Sale, reading *port.Reading) error {
+	_, ahead := foreignTerms(&reading.Terms, &sale.Terms)
+	if ahead = ahead && reading.Loaded; !ahead && !Outdated(sale) {
+		return nil
+	}
+	return &sluice.StateError{Sale: sale.ID, Detail: "its store is older than its ledger, which may know terms that the " +
+		"store has forgotten: recover the sale first (sluice recover --sale " + string(sale.ID) + " --apply)"}
+}
+
 // forgotten refuses to load a sale for the first time over one with the same id
 // that the ledger holds: it was sold from under a store that is gone, and its
 // claims would be forgotten with it (I1, I4). A ledger that cannot be read

@@ -263,7 +263,8 @@ func (s seen) Load(ctx context.Context, image port.LoadImage) error {
 	return s.Ledger.Load(ctx, image)
 }
 
-// The terms that the ledger decides by are brought back too: a pause stays one.
+// The terms that the ledger decides by are brought back too: a pause stays one. Nobody can store
+// others in their place before that, whether the sale is fenced already or not.
 func TestAStoreThatForgotItsTerms(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
@@ -274,10 +275,15 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	r.accepted("alice", true)
 	must.Get(r.desk.Pause(ctx, id))(t)
 	r.olderStore(sale, r.waiting())
+	r.keepsItsTerms()
 	if !r.verify() || !strings.Contains(r.sale().Fence, "version 4 of the terms") {
 		t.Fatalf("fence %q", r.sale().Fence)
 	}
-	r.recover(r.rebuilder("a", settle.NewMemory(0)))
+	r.keepsItsTerms()
+	did := r.recover(r.rebuilder("a", settle.NewMemory(0)))
+	if !strings.HasPrefix(did.Terms, "version 4 instead of 1: total 7,") || !strings.HasSuffix(did.Terms, "paused true") {
+		t.Errorf("it adopted %q", did.Terms)
+	}
 	r.inStep(2)
 	if s := r.sale(); !s.Paused || s.Total != 7 || s.Cap != 7 || s.Version != 4 {
 		t.Errorf("cap %d, %+v", s.Cap, s.Terms)
@@ -290,6 +296,35 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 		}
 		return nil
 	}))
+}
+
+// keepsItsTerms asks for new terms in each way, and wants the sale's row as it was.
+func (r *rig) keepsItsTerms() {
+	r.t.Helper()
+	ctx, before := r.t.Context(), r.sale()
+	retitle := func(s *sluice.Sale) error { s.Title = "another"; return nil }
+	later := func(s *sluice.Sale) error { s.OpensAt = s.OpensAt.Add(48 * time.Hour); return nil }
+	for what, change := range map[string]func() (sluice.Sale, error){
+		"patch":    func() (sluice.Sale, error) { return r.desk.Patch(ctx, id, retitle) },
+		"postpone": func() (sluice.Sale, error) { return r.desk.Patch(ctx, id, later) },
+		"open":     func() (sluice.Sale, error) { return r.desk.Open(ctx, id) },
+		"pause":    func() (sluice.Sale, error) { return r.desk.Pause(ctx, id) },
+		"resume":   func() (sluice.Sale, error) { return r.desk.Resume(ctx, id) },
+		"close":    func() (sluice.Sale, error) { return r.desk.Close(ctx, id) },
+		"raise":    func() (sluice.Sale, error) { return r.desk.Restock(ctx, id, "other", 1) },
+		"lower":    func() (sluice.Sale, error) { return r.desk.Restock(ctx, id, "fewer", -1) },
+	} {
+		_, err := change()
+		state, refused := errors.AsType[*sluice.StateError](err)
+		if what == "lower" && errors.Is(err, sluice.ErrTotalUndecided) {
+			refused = true // the ledger is fenced, and decides nothing
+		} else if refused && !strings.Contains(state.Detail, "sluice recover --sale "+string(id)) {
+			r.t.Errorf("%s: %v; want what to do", what, err)
+		}
+		if now := r.sale(); !refused || now != before {
+			r.t.Errorf("%s: %v, %+v; it was %+v", what, err, now, before)
+		}
+	}
 }
 
 // A limit that was lifted before the sale opened, of which the store knows nothing:

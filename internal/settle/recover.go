@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -74,6 +75,10 @@ func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, rec *sluice.R
 	}
 	missing = b.Missing()
 	rec.Why = sale.Fence
+	if _, ahead := foreignTerms(&b.First.Terms, &sale.Terms); ahead && b.First.Loaded {
+		rec.Terms = fmt.Sprintf("version %d instead of %d: %s", b.First.Terms.Version, sale.Version,
+			describeTerms(&b.First.Terms))
+	}
 	list := func(of *sluice.RecoveredOrders, rows []audit.Row) {
 		for i := range rows {
 			of.Add(b.OrderID(&rows[i]))
