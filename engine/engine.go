@@ -397,8 +397,10 @@ func (e *Engine) refreshed(views map[sluice.SaleID]*admission.View) {
 	for id, v := range views {
 		if v.Archived() {
 			e.forgetter.saw(v)
+			e.memory.Over(id)
 			continue
 		}
+		e.memory.Told(&v.Sale)
 		e.memory.Read(&v.Reading, v.Asked)
 		if v.Reading.Backlog > 0 {
 			e.pipeline.Wake(id)
@@ -413,6 +415,7 @@ func (e *Engine) gone(sale sluice.SaleID) {
 		e.cfg.Log.Error("a sale with accepted claims has gone from the store: it is a copy from before the sale",
 			"sale", sale, "claims", n)
 	}
+	e.memory.Over(sale)
 }
 
 // rulesChanged keeps the rules of all sales.

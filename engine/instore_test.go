@@ -29,10 +29,10 @@ type olderCopy struct {
 	db *pgx.Conn
 }
 
-// copied are the tables of a copy. Of sales only units and ledger differ; of servers, heartbeats.
+// copied are the tables of a copy. Of sales only units, ledger and terms differ; of servers, heartbeats.
 var copied = []string{
 	"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events", "dead_letters",
-	"gathered",
+	"gathered", "sale_terms", "restocks",
 }
 
 func newOlderCopy(t *testing.T, store string) *olderCopy {
@@ -85,7 +85,8 @@ func (c *olderCopy) takesOver() {
 			"INSERT INTO "+table+" OVERRIDING SYSTEM VALUE TABLE old_"+table)
 	}
 	c.exec(append(statements, `UPDATE sales SET taken = o.taken, epoch = o.epoch, loaded_epoch = o.loaded_epoch,
-		fence = o.fence, ledger = o.ledger FROM old_sales o WHERE o.id = sales.id`,
+		fence = o.fence, ledger = o.ledger, terms_version = o.terms_version, total = o.total, cap = o.cap,
+		paused = o.paused FROM old_sales o WHERE o.id = sales.id`,
 		"UPDATE nodes SET seen_at = seen_at - interval '1 minute'",
 		`CREATE OR REPLACE FUNCTION hung() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 			IF now() < to_timestamp(`+fmt.Sprint(time.Now().Add(3*time.Second).Unix())+`) THEN RETURN NULL; END IF;
@@ -157,6 +158,63 @@ func TestTwoOlderCopiesOneAfterTheOther(t *testing.T) {
 	older.takesOver()
 	kept()
 	f.audited()
+}
+
+// The older copy lacks what the merchant has changed since, and claims or none of them: the
+// servers were told of the terms, and bring them back. What was added is sold, what was taken
+// away is not.
+func TestTheOlderCopyLacksTerms(t *testing.T) {
+	t.Parallel()
+	for name, on := range map[string]struct {
+		delta  int64 // of the total, which is 20
+		before int   // claims that the copy has
+		since  int   // claims that it lacks
+	}{
+		"units were added, and sold": {10, 20, 5},
+		"units were taken away":      {-10, 5, 3},
+		"nothing was sold since":     {-10, 5, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{t: t, store: servertest.Postgres(t), sale: "phone"}
+			f.open(2, 20, "store")
+			older := newOlderCopy(t, f.store)
+			promised := map[int]string{}
+			buy := func(n int) {
+				t.Helper()
+				for range n {
+					buyer := len(promised)
+					promised[buyer] = f.buys(buyer%2, buyer)
+				}
+			}
+			buy(on.before)
+			older.take()
+			must.Get(f.clients[0].RestockSale(t.Context(), f.sale, "change", on.delta))(t)
+			buy(on.since)
+			total := 20 + on.delta
+			for server := range f.clients { // each has been told
+				f.until("each server to know", func() bool {
+					s, err := f.clients[server].Sale(t.Context(), f.sale)
+					return err == nil && s.Total != nil && *s.Total == total
+				})
+			}
+			older.takesOver()
+			f.until("the terms to come back", func() bool {
+				s, err := f.clients[1].AdminSale(t.Context(), f.sale)
+				return err == nil && s.Total != nil && *s.Total == total && s.Fence == "" && s.Loaded &&
+					s.Taken == int64(len(promised))
+			})
+			buy(int(total) - len(promised))
+			f.until("the sale to be sold out", func() bool {
+				status, _ := f.claim(0, 1000)
+				return status == http.StatusConflict
+			})
+			for buyer, order := range promised {
+				f.keeps(buyer%2, buyer, order)
+			}
+			f.audited()
+		})
+	}
 }
 
 // The older copy is from before a sale: nothing can be done for its buyers, but it is said.

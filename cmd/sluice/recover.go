@@ -94,7 +94,8 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 		}
 	}
 	if len(rows) == 0 {
-		a.say("No sale waits to be recovered.")
+		a.say("No sale waits to be recovered. Servers find most of what a restored database lacks when they start, and " +
+			"the rest within a minute; sluice reconcile --apply compares now.")
 	}
 	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
 	if err == nil && kept {

@@ -69,6 +69,9 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 	if !r.idle(sale.ID) {
 		return false, nil
 	}
+	if err := r.remindTerms(ctx, sale.ID); err != nil { // before claims that rely on them
+		return false, err
+	}
 	entries := r.memory.Until(sale.ID, sale.Epoch)
 	saved, err := r.saveMemory(ctx, sale, entries)
 	if err != nil {
@@ -79,6 +82,23 @@ func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, e
 	}
 	r.log.Info("gathered for a rebuild", "sale", sale.ID, "epoch", sale.Epoch, "remembered", len(entries), "saved", saved)
 	return true, r.store.MarkGathered(ctx, sale.ID, sale.Epoch, r.node, sale.Ledger)
+}
+
+// remindTerms gives the store the terms that this server was told and that the store, which is
+// the ledger too, has forgotten. Without them claims would be rejected that a larger total
+// covered, and units sold that were taken away (I1, I8).
+func (r *Rebuilder) remindTerms(ctx context.Context, id sluice.SaleID) error {
+	if !r.loader.inStore {
+		return nil
+	}
+	sale, err := r.store.Sale(ctx, id)
+	if err != nil {
+		return err
+	}
+	if terms, are := r.memory.termsBeyond(&sale); are {
+		return r.adoptTerms(ctx, &sale, &terms)
+	}
+	return nil
 }
 
 // ahead sets aside what this server remembers of epochs that an older copy of the store has

@@ -21,7 +21,14 @@ type Memory struct {
 
 	mu    sync.Mutex
 	sales map[sluice.SaleID]*saleMemory
+	terms map[sluice.SaleID]told
 	lines []byte // of a call: used again for the next
+}
+
+// told are the latest terms of a sale that this server has heard of.
+type told struct {
+	created time.Time // when the sale was: its id may have been another's before
+	terms   sluice.Terms
 }
 
 // DefaultMemory is how many claims a server remembers per sale, unless set
@@ -30,12 +37,43 @@ const DefaultMemory = 200_000
 
 // NewMemory returns an empty memory for most claims per sale; the oldest are forgotten first.
 func NewMemory(most int) *Memory {
-	return &Memory{max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*saleMemory{}}
+	return &Memory{
+		max: cmp.Or(max(most, 0), DefaultMemory), sales: map[sluice.SaleID]*saleMemory{}, terms: map[sluice.SaleID]told{},
+	}
 }
 
 // Keep has claims remembered for so long although they are stored, for a store that may lose
-// them together with its ledger, since it is the ledger. It comes before all else.
+// them together with its ledger, since it is the ledger. Terms are remembered then too. It
+// comes before all else.
 func (m *Memory) Keep(d time.Duration) { m.keep = d }
+
+// Told remembers the terms that a sale has in the store, which may forget them (Keep). A total
+// that was lowered is remembered once the ledger has decided that it can be.
+func (m *Memory) Told(sale *sluice.Sale) {
+	if m.keep == 0 || sale.Cap != sale.Total {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if t := m.terms[sale.ID]; sale.Version > t.terms.Version || !t.created.Equal(sale.CreatedAt) {
+		m.terms[sale.ID] = told{sale.CreatedAt, sale.Terms}
+	}
+}
+
+// Over forgets the terms of a sale that is archived or deleted.
+func (m *Memory) Over(sale sluice.SaleID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.terms, sale)
+}
+
+// termsBeyond returns later terms of a sale than this row has, if this server was told of them.
+func (m *Memory) termsBeyond(sale *sluice.Sale) (terms sluice.Terms, are bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := m.terms[sale.ID]
+	return t.terms, t.created.Equal(sale.CreatedAt) && t.terms.Version > sale.Version
+}
 
 // Decided remembers the claims of one ledger call that were accepted, by it or
 // before, as entries of claims that follow each other.

@@ -202,7 +202,9 @@ func (r *Rebuilder) salvage(ctx context.Context, sale *sluice.Sale, reading *por
 	for i := range missing.Undecided {
 		undecided[i] = b.OrderID(&missing.Undecided[i])
 	}
-	r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
+	if !r.loader.inStore { // there a record is the order, which servers may just have brought back
+		r.tell("the ledger has records of claims that were never decided", sale.ID, undecided)
+	}
 	if saved, _, err = r.save(ctx, sale.ID, survivors); err == nil {
 		restored, err = r.restore(ctx, sale.ID, b, missing.Live)
 	}

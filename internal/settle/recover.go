@@ -111,8 +111,10 @@ func (r *Rebuilder) bringBack(ctx context.Context, sale *sluice.Sale, rec *sluic
 	if err != nil {
 		return err
 	}
-	if err := r.adoptTerms(ctx, sale, &reading); err != nil {
-		return err
+	if reading.Loaded {
+		if err := r.adoptTerms(ctx, sale, &reading.Terms); err != nil {
+			return err
+		}
 	}
 	if err := r.endAgain(ctx, b, missing.Over); err != nil {
 		return err
@@ -221,25 +223,23 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading port.R
 	return r.loader.read(ctx, sale.ID) // with what was accepted before the fence
 }
 
-// adoptTerms gives the store the terms that its ledger decided by, if the store
+// adoptTerms gives the store the terms by which its ledger decided, if the store
 // has forgotten them: a pause stays, and units that were added are covered. Of
 // the versions in between no more is known than that they let pass what was
 // accepted, under the limits of now: these are fixed once a sale has opened.
-func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *port.Reading) error {
-	if !reading.Loaded {
-		return nil
-	}
+func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, terms *sluice.Terms) error {
 	for {
 		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
-			if ahead := reading.Terms.Version - s.Version; ahead <= 0 || ahead > maxForgotten {
+			ahead := terms.Version - s.Version
+			if ahead <= 0 || ahead > maxForgotten || !s.CreatedAt.Equal(sale.CreatedAt) {
 				return errUnchanged
 			}
 			before := s.Terms
-			s.Terms = reading.Terms
+			s.Terms = *terms
 			if s.Total != sluice.Unlimited && s.Total < s.Taken {
 				s.Total = before.Total // what is stored is sold
 			}
-			if before.Version+1 < reading.Terms.Version {
+			if before.Version+1 < terms.Version {
 				s.Paused, s.ClosesAt = false, time.Time{}
 				if before.OpensAt.Before(s.OpensAt) {
 					s.OpensAt = before.OpensAt
@@ -253,8 +253,8 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, reading *
 		if err != nil {
 			return err
 		}
-		r.log.Warn("the store had forgotten terms that the ledger decides by", "sale", sale.ID, "version", changed.Version)
-		if changed.Version == reading.Terms.Version { // a total that they lowered was decided; the load must not take it back
+		r.log.Warn("the store had forgotten terms of a sale: it has them again", "sale", sale.ID, "version", changed.Version)
+		if changed.Version == terms.Version { // a total that they lowered was decided; the load must not take it back
 			return r.store.ConfirmTotal(ctx, sale.ID, changed.Version)
 		}
 	}

@@ -19,6 +19,9 @@ import (
 // may store the sale's journal: what it holds may need the units of orders that had ended,
 // and a recovery ends these first. And no order may expire: it may have been paid.
 func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
+	if err := r.remindTerms(ctx, sale.ID); err != nil {
+		return false, err
+	}
 	if err := r.loader.Verify(ctx, sale); err != nil {
 		return false, err
 	}
