@@ -49,8 +49,8 @@ type group struct {
 var groups = []group{
 	{"Start", "入门", []string{"README", "docs/tutorial", "docs/faq", "docs/glossary", "docs/sizing", "docs/checklist"}},
 	{"Use", "使用", []string{
-		"docs/integrate", "docs/beside-a-shop", "docs/from-a-lua-script", "docs/clients", "docs/library", "docs/pages",
-		"docs/codes", "docs/events", "docs/gate", "docs/tickets", "docs/identity",
+		"docs/integrate", "docs/beside-a-shop", "docs/from-a-lua-script", "docs/components", "docs/clients",
+		"docs/library", "docs/pages", "docs/codes", "docs/events", "docs/gate", "docs/tickets", "docs/identity",
 	}},
 	{"Run", "运行", []string{
 		"docs/deploy", "docs/operating", "docs/releases", "docs/upgrading", "docs/redis-keys", "docs/personal-data",

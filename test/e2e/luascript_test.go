@@ -73,6 +73,28 @@ func TestFromALuaScript(t *testing.T) {
 	t.Run("from a backend", func(t *testing.T) { claimFromBackend(t, s, backend, env) })
 }
 
+// The page's opening: redis-cli prints what it says there, to a person at a terminal.
+func TestMistakesThatAreCopied(t *testing.T) {
+	t.Parallel()
+	page, printed := snippets(t, "docs/from-a-lua-script.md"), regexp.MustCompile(`(?m)^#> (.+)$`)
+	servertest.Program(t, "redis", "redis-cli")
+	cli := "redis-cli --no-raw -p " + portOf(servertest.StartRedis(t))
+	for _, mistake := range []string{"sismember", "sadd"} {
+		commands := next(t, &page, "sh", mistake)
+		out := strings.FieldsFunc(sh(t, t.TempDir(), replaceAll(t, commands, "redis-cli -p 6379", cli),
+			"PATH="+os.Getenv("PATH")), func(r rune) bool { return r == '\n' })
+		wants := printed.FindAllStringSubmatch(commands, -1)
+		if len(out) != len(wants) {
+			t.Fatalf("%s: it prints %q, the page %q", mistake, out, wants)
+		}
+		for i, want := range wants {
+			if !strings.HasPrefix(out[i], strings.TrimSuffix(want[1], "...")) {
+				t.Errorf("%s: it prints %s, the page %s", mistake, out[i], want[1])
+			}
+		}
+	}
+}
+
 func portOf(redis *servertest.RedisServer) string {
 	return redis.Addr()[strings.LastIndex(redis.Addr(), ":")+1:]
 }
