@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 # The servers that `make test` installs where they are missing and then insists
 # on: the words that scripts/install.sh and SLUICE_TEST_REQUIRE know.
-SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl gcc
+SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc python3 java openssl jq gcc
 
 # What shares memory between goroutines runs under the race detector, and nowhere else.
 # engine's whole shops come first, with nothing beside them but the linter and the

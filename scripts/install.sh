@@ -19,7 +19,7 @@ present() {
 	chromium) on_path chromium || on_path google-chrome ;;
 	nginx) on_path nginx || [ -x /usr/sbin/nginx ] ;;
 	prometheus) on_path promtool ;;
-	php | node | npm | tsc | python3 | openssl | wrk) on_path "$1" ;;
+	php | node | npm | tsc | python3 | openssl | jq | wrk) on_path "$1" ;;
 	java) on_path java && on_path javac ;;
 	gcc) on_path gcc && [ -e /usr/include/stdio.h ] ;;
 	*) echo "scripts/install.sh: unknown name $1" >&2; exit 1 ;;
@@ -38,7 +38,7 @@ packages_of() {
 	node) echo nodejs ;;
 	tsc) echo node-typescript ;;
 	java) echo default-jdk-headless ;;
-	npm | prometheus | python3 | openssl | wrk) echo "$1" ;;
+	npm | prometheus | python3 | openssl | jq | wrk) echo "$1" ;;
 	gcc) echo gcc libc6-dev ;; # the race detector needs cgo
 	esac
 }

@@ -30,7 +30,8 @@ func (a *app) eventsCommand() *cobra.Command {
 		Long: "Lists the events after --after, in the order in which they were numbered; all of\n" +
 			"them without it. With --follow it goes on until it is interrupted, and waits for\n" +
 			"a server that does not answer; without --after it then begins with what comes\n" +
-			"next. With --json it prints an event a line, as webhooks carry them.",
+			"next, with an empty one (--after \"\") with the first event that is kept. With --json\n" +
+			"it prints an event a line, as webhooks carry them.",
 		Example: "  sluice events --json > events.ndjson\n" +
 			"  sluice events --follow\n" +
 			"  sluice events --after evt_17_0123abcd --limit 100",
@@ -45,7 +46,7 @@ func (a *app) eventsCommand() *cobra.Command {
 		return nil
 	})
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
-		if follow && after == "" {
+		if follow && !cmd.Flags().Changed("after") {
 			after = client.LatestEvent
 		}
 		return a.printEvents(ctx, c, after, limit, follow)

@@ -3,7 +3,7 @@
 //
 // A test asks for the server it needs, for instance with Redis(t). When the
 // server's program is not on the machine the test is skipped and says why;
-// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,prometheus,php,node,python3,java,openssl,gcc
+// SLUICE_TEST_REQUIRE=redis,postgres,pgbouncer,mysql,chromium,nginx,prometheus,php,node,python3,java,openssl,jq,gcc
 // turns such a skip into a failure; further words are mount (the right to mount a disk,
 // see Disk) and git (the test runs in a clone). Where SLUICE_TEST_REDIS_URL,
 // SLUICE_TEST_POSTGRES_URL or SLUICE_TEST_MYSQL_URL is set, that server is used

@@ -4,6 +4,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
@@ -102,6 +104,50 @@ func TestGuideWebhooks(t *testing.T) {
 				t.Errorf("a good, a forged and an old one: %s", out)
 			}
 		})
+	}
+}
+
+// docs/events.md: feed into a producer that fails after two events, then started again. Each event arrives as it is,
+// with its key, and in order but for the two that are repeated.
+func TestGuideFeedsAQueue(t *testing.T) {
+	t.Parallel()
+	servertest.Program(t, "jq", "jq")
+	page, dir, s := snippets(t, "docs/events.md"), t.TempDir(), startServer(t, backends{})
+	write(t, filepath.Join(dir, "feed"), replaceAll(t, next(t, &page, "bash", "PRODUCER"), "60", "2"))
+	write(t, filepath.Join(dir, "producer"),
+		"if mkdir failed; then head -n 2 >>topic; exit 1; fi 2>/dev/null\ncat >>topic\n")
+	feed := strings.TrimSpace(replaceAll(t, next(t, &page, "sh", "kcat"), "-X enable.idempotence=true", "",
+		`kcat -P -b kafka:9092 -t sluice-events -K '\t'`, "sh producer"))
+	env := append(environment(), "SLUICE_URL="+s.url,
+		"PATH="+filepath.Dir(binary)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	sh(t, dir, `sluice sale create --id mug --title T --price 100 --total 9
+for b in ann bob cid; do
+	curl -X POST $SLUICE_URL/v1/sales/mug/orders -H "Authorization: Bearer $(sluice token --buyer $b)" \
+		-H "Idempotency-Key: attempt-1" -d '{"quantity":1,"meta":{"order_id":"none","n":1.10}}'
+done
+until [ $(sluice events --json | grep -c order.created) = 3 ]; do sleep 0.05; done
+if `+feed+`; then echo "feed does not see that the producer has failed" >&2; exit 1; fi
+`+feed+` & feed=$!
+trap 'kill $feed; wait' EXIT
+until grep -q order.created topic; do sleep 0.05; done
+for order in $(sluice order list --sale mug --json | grep -o 'mug\.[0-9a-f]*'); do
+	sluice order pay $order --payment-id $order
+done
+until [ $(grep -c order.paid topic) = 3 ] && [ "$(cat position)" = "$(tail -n 1 topic | cut -f 2 | jq -r .id)" ]
+do sleep 0.05; done`, env...)
+	events := strings.SplitAfter(sh(t, dir, "sluice events --json", env...), "\n")
+	topic := strings.SplitAfter(read(t, filepath.Join(dir, "topic")), "\n")
+	if len(topic) != len(events)+2 {
+		t.Fatalf("%d lines arrived, of %d events and two that are repeated", len(topic)-1, len(events)-1)
+	}
+	for i, line := range topic[2 : len(topic)-1] {
+		key, text, _ := strings.Cut(line, "\t")
+		var event api.Event
+		must.Succeed(t, json.Unmarshal([]byte(text), &event))
+		if d := event.Data; text != events[i] || i < 2 && line != topic[i] ||
+			d.Order != nil && key != string(d.Order.OrderID) || d.Sale != nil && key != string(d.Sale.ID) {
+			t.Errorf("%s arrives as %s", events[i], line)
+		}
 	}
 }
 
