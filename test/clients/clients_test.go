@@ -4,12 +4,14 @@ package clients
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -111,17 +113,63 @@ func TestGuide(t *testing.T) {
 		assert.equal(received({ headers: {} }, "{}"), null);`)
 }
 
+// The coordinates that docs/clients.md gives are those of the pom, and the version that of the other client.
+func TestCoordinates(t *testing.T) {
+	t.Parallel()
+	values := func(text, format string) (all []string) {
+		for _, tag := range []string{"groupId", "artifactId", "version"} {
+			value := regexp.MustCompile(fmt.Sprintf(format, tag)).FindStringSubmatch(text)
+			if value == nil {
+				t.Fatalf("there is no %s in\n%s", tag, text)
+			}
+			all = append(all, value[1])
+		}
+		return all
+	}
+	const xml = "<%[1]s>(.*)</%[1]s>"
+	pom := values(string(must.Get(os.ReadFile(filepath.Join(folder("java"), "pom.xml")))(t)), xml)
+	if got := values(snippet(t, "xml"), xml); !slices.Equal(got, pom) {
+		t.Errorf("docs/clients.md has %q, the pom %q", got, pom)
+	}
+	if all := strings.Join(pom, ":"); !strings.Contains(snippet(t, "kotlin"), `"`+all+`"`) {
+		t.Errorf("the lines for Gradle do not have %s", all)
+	}
+	npm := string(must.Get(os.ReadFile(filepath.Join(folder("typescript"), "package.json")))(t))
+	if want := `"version": "` + pom[2] + `"`; !strings.Contains(npm, want) {
+		t.Errorf("package.json does not have %s", want)
+	}
+}
+
+// compiled returns a folder with the classes of Java files, the client's among them.
+func compiled(t *testing.T, files ...string) string {
+	t.Helper()
+	classes, javac := t.TempDir(), servertest.Program(t, "java", "javac")
+	run(t, folder("java"), os.Environ(), javac, append([]string{
+		"-Xlint:unchecked,rawtypes,deprecation", "-Werror", "--release", "17", "-d", classes, "Sluice.java",
+	}, files...)...)
+	return classes
+}
+
 func TestJava(t *testing.T) {
 	servertest.Nightly(t)
 	t.Parallel()
-	java, javac := servertest.Program(t, "java", "java"), servertest.Program(t, "java", "javac")
-	classes := t.TempDir()
-	run(t, folder("java"), os.Environ(), javac, "-Xlint:unchecked,rawtypes,deprecation", "-Werror", "--release", "17",
-		"-d", classes, "Sluice.java", "test/ClientTest.java")
-	run(t, folder("java"), serve(t), java, "-cp", classes, "ClientTest")
+	java := servertest.Program(t, "java", "java")
 	guide := filepath.Join(t.TempDir(), "Backend.java")
 	must.Succeed(t, os.WriteFile(guide, []byte(snippet(t, "java")), 0o600))
-	run(t, classes, os.Environ(), javac, "-cp", classes, "-d", classes, guide)
+	classes := compiled(t, "test/ClientTest.java", guide)
+	run(t, folder("java"), serve(t), java, "-cp", classes, "ClientTest")
 	run(t, classes, append(os.Environ(), "SLUICE_URL=http://127.0.0.1:1", "SLUICE_BUYER_SECRET=s"),
 		java, "-cp", classes, "Backend")
+}
+
+// What examples/shop-spring does without Spring: token, webhook, payment.
+func TestShopOfSpring(t *testing.T) {
+	servertest.Nightly(t)
+	t.Parallel()
+	java := servertest.Program(t, "java", "java")
+	shop := filepath.Join("..", "..", "examples", "shop-spring")
+	source := filepath.Join(shop, "src", "main", "java", "shop")
+	classes := compiled(t, filepath.Join(source, "Shop.java"), filepath.Join(source, "FlashSale.java"),
+		filepath.Join(shop, "test", "FlashSaleTest.java"))
+	run(t, classes, serve(t), java, "-cp", classes, "FlashSaleTest")
 }
