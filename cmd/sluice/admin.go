@@ -25,11 +25,11 @@ func (a *app) adminLog() *cobra.Command {
 	var cursor string
 	cmd := &cobra.Command{
 		Use: "log", Short: "List what admins changed, or tried to, the newest first", Args: exactly(),
-		Long: "Lists every request that changed something, or was to, by the name of the key it\n" +
-			"came with; and requests that were forbidden (status 403), within bounds.",
+		Long: "Lists every request that changed something, or was to, with the name of the admin's key; " +
+			"and requests that were forbidden (status 403), within bounds.",
 	}
-	pageFlag(cmd, &limit, "entries of a page, at most 1000")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
+	pageFlag(cmd, &limit, "entries on a page, at most 1000")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "`CURSOR` that the page before printed")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		page, err := c.AdminActions(ctx, limit, cursor)
 		if err != nil {
@@ -38,7 +38,7 @@ func (a *app) adminLog() *cobra.Command {
 		headers := []string{"AT", "BY", "ROUTE", "ABOUT", "OUTCOME", "FROM", "REQUEST"}
 		err = printList(a, page, headers, page.Actions, func(action *api.AdminAction) []string {
 			return []string{
-				action.At.String(), action.By, action.Route, cmp.Or(string(action.OrderID), string(action.SaleID)),
+				a.short(&action.At), action.By, action.Route, cmp.Or(string(action.OrderID), string(action.SaleID)),
 				strings.TrimSpace(strconv.Itoa(action.Status) + " " + action.Code), action.Address, action.RequestID,
 			}
 		})
@@ -61,10 +61,10 @@ var erasureReasons = map[sluice.ErasureReason]string{
 func (a *app) buyerErase() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "erase BUYER", Short: "Replace a buyer in archived sales by a keyed hash", Args: exactly("BUYER"),
-		Long: "Replaces the buyer's id, keys, meta and payment ids in the orders of archived sales,\n" +
-			"in their histories and events, and in dead letters; sums and audits stay the same. It\n" +
-			"cannot be undone. What waits is listed, and the exit code is 2 until a repeat finds\n" +
-			"nothing. The admin log records that it was done, without the id.",
+		Long: "Replaces the buyer's id, keys, meta and payment ids in the orders of archived sales, " +
+			"in their histories and events, and in dead letters; sums and audits stay the same. An " +
+			"erasure cannot be undone. What waits is listed, and the exit code is 2 until a repeat finds " +
+			"nothing. The admin log records the erasure, without the id.",
 		Example: "  sluice buyer erase customer-4711",
 	}
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
@@ -95,11 +95,12 @@ func (a *app) buyerErase() *cobra.Command {
 
 func (a *app) deadLetterCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "dead-letter", Short: "List, show and replay journal entries that could not be stored"}
-	replay := letterVerb(a, "replay ID", "Try to store one again", (*client.Client).ReplayDeadLetter, a.printReplayed)
-	replay.Long = "Tries to store the entry's orders; those of an epoch that is over are claimed again,\n" +
+	replay := letterVerb(a, "replay ID", "Try to store a dead letter again", (*client.Client).ReplayDeadLetter,
+		a.printReplayed)
+	replay.Long = "Tries to store the entry's orders; orders of an epoch that is over are claimed again, " +
 		"under their own ids. Orders that could not be saved are named, and the exit code is 2."
 	return group(cmd, a.deadLetterList(), replay,
-		letterVerb(a, "show ID", "Show one, with its claims", (*client.Client).DeadLetter, a.printDeadLetter))
+		letterVerb(a, "show ID", "Show a dead letter and its claims", (*client.Client).DeadLetter, a.printDeadLetter))
 }
 
 // letterVerb is a verb about a dead letter, which has a number.
@@ -120,7 +121,7 @@ func letterVerb[T any](a *app, use, short string,
 func (a *app) deadLetterList() *cobra.Command {
 	var sale sluice.SaleID
 	cmd := &cobra.Command{Use: "list", Short: "List unresolved dead letters, oldest first", Args: exactly()}
-	return a.calls(saleFilter(cmd, &sale), func(ctx context.Context, c *client.Client, _ []string) error {
+	return a.calls(saleFilter(cmd, &sale, "dead letters"), func(ctx context.Context, c *client.Client, _ []string) error {
 		letters, err := c.DeadLetters(ctx, sale)
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ func (a *app) printDeadLetters(letters []api.DeadLetter) error {
 	return printList(a, api.DeadLetterList{DeadLetters: letters}, headers, letters, func(l *api.DeadLetter) []string {
 		return []string{
 			strconv.FormatInt(l.ID, 10), string(l.SaleID), l.EntryID, figures.Thousands(strings.Count(l.Claims, "\n")),
-			timeOrNone(l.At), l.CreatedAt.String(), l.Reason,
+			a.short(l.At), a.short(&l.CreatedAt), l.Reason,
 		}
 	})
 }
@@ -147,14 +148,20 @@ func (a *app) printDeadLetter(l api.DeadLetter) error {
 		{"reason", l.Reason},
 		{"node", l.Node},
 		{"place", fmt.Sprintf("epoch %d, sequence %d on", l.Epoch, l.FirstSeq)},
-		{"accepted", timeOrNone(l.At)},
-		{"set aside", l.CreatedAt.String()},
-		{"resolved", strings.TrimSpace(timeOrNone(l.ResolvedAt) + " " + l.Resolution)},
+		{"accepted", a.local(l.At)},
+		{"set aside", a.local(&l.CreatedAt)},
+		{"resolved", strings.TrimSpace(a.local(l.ResolvedAt) + " " + l.Resolution)},
 	})
+	var claims [][]string
 	for line := range strings.Lines(l.Claims) {
-		if !a.json {
-			fmt.Fprintln(a.stdout, "  "+clean(strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "  ")))
+		cells := strings.Split("  "+strings.TrimRight(line, "\n"), "\t")
+		for i := range cells {
+			cells[i] = clean(cells[i])
 		}
+		claims = append(claims, cells)
+	}
+	if !a.json {
+		a.printColumns(claims, nil)
 	}
 	return err
 }

@@ -24,8 +24,8 @@ func (a *app) auditCommand() *cobra.Command {
 	var sale sluice.SaleID
 	cmd := &cobra.Command{
 		Use: "audit", Short: "Prove from ledger, journal and store that nothing went wrong",
-		Long: "Opens ledger and store read-only, recomputes the invariants and prints what it\n" +
-			"compared; also while servers run. Exit code 3: a violation was found.",
+		Long: "Opens ledger and store read-only, recomputes the invariants and prints what does not " +
+			"hold; also while servers run. --json has what each check compared. Exit code 3: a violation was found.",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			auditor, err := engine.OpenAudit(cmd.Context(), engineConfig(c, nil))
 			if err != nil {
@@ -76,7 +76,7 @@ func (a *app) printAudit(reports []sluice.AuditReport, all bool) error {
 	default:
 		for _, r := range reports {
 			fmt.Fprintf(a.stdout, "Sale %s\n", r.Sale)
-			a.printChecks(r.Checks)
+			a.printFindings(r.Checks)
 			if r.InFlight > 0 {
 				fmt.Fprintf(a.stdout, "  %s accepted and not stored yet\n", figures.Plural(r.InFlight, "order is", "orders are"))
 			}
@@ -114,24 +114,45 @@ func verdict(sum sluice.AuditReport, sales int) string {
 	return "Not everything could be checked."
 }
 
+// printFindings prints the checks that passed as one line, and the others in full.
+func (a *app) printFindings(checks []sluice.AuditCheck) {
+	var passed []string
+	var findings []sluice.AuditCheck
+	for _, c := range checks {
+		if c.OK {
+			passed = append(passed, c.ID+" "+c.Name)
+		} else {
+			findings = append(findings, c)
+		}
+	}
+	if len(passed) > 0 {
+		a.printColumns([][]string{{a.mark(&sluice.AuditCheck{OK: true}), strings.Join(passed, ", ")}}, nil)
+	}
+	a.printChecks(findings)
+}
+
 // printChecks prints a line for each check.
 func (a *app) printChecks(checks []sluice.AuditCheck) {
 	lines := make([][]string, len(checks))
 	for i, c := range checks {
-		mark, color := "ok", lipgloss.Green
-		switch {
-		case c.Unchecked:
-			mark, color = "??", lipgloss.Yellow
-		case !c.OK:
-			mark, color = "NO", lipgloss.Red
-		}
-		if terminal(a.stdout) != nil {
-			mark = strings.NewReplacer("ok", "✓", "??", "?", "NO", "✗").Replace(mark)
-			mark = lipgloss.NewStyle().Foreground(color).Bold(true).Render(mark)
-		}
-		lines[i] = []string{"  " + mark, c.ID, c.Name, c.Detail}
+		lines[i] = []string{a.mark(&c), c.ID, c.Name, c.Detail}
 	}
 	a.printColumns(lines, nil)
+}
+
+// mark shows at a glance what a check found.
+func (a *app) mark(c *sluice.AuditCheck) string {
+	plain, sign, color := "  ok", "  ✓", lipgloss.Green
+	switch {
+	case c.Unchecked:
+		plain, sign, color = "  ??", "  ?", lipgloss.Yellow
+	case !c.OK:
+		plain, sign, color = "  NO", "  ✗", lipgloss.Red
+	}
+	if a.columns == 0 {
+		return plain
+	}
+	return lipgloss.NewStyle().Foreground(color).Bold(true).Render(sign)
 }
 
 func (a *app) reconcileCommand() *cobra.Command {
@@ -139,10 +160,10 @@ func (a *app) reconcileCommand() *cobra.Command {
 	var apply bool
 	cmd := &cobra.Command{
 		Use: "reconcile", Short: "Compare ledger and store, and repair what is safe",
-		Long: "Compares the ledger, its journal, the store and its outbox, also while a sale runs,\n" +
-			"and says what differs. With --apply it stores lost orders from the ledger's records,\n" +
-			"writes lost releases again, counts the store's units again, and has a sale rebuilt\n" +
-			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something\n" +
+		Long: "Compares the ledger, its journal, the store and its outbox, also while a sale runs, " +
+			"and says what differs. With --apply it stores lost orders from the ledger's records, " +
+			"writes lost releases again, counts the store's units again, and has a sale rebuilt " +
+			"whose ledger has lost something. Servers do so by themselves. Exit code 2: something " +
 			"differs and is not repaired.",
 	}
 	saleOrAll(cmd, &sale)
@@ -234,9 +255,9 @@ func (a *app) backupCommand() *cobra.Command {
 	var secrets bool
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Copy an embedded ledger and store, also while a server runs", Args: exactly(),
-		Long: "Copies ledger and store to a new folder, each as it is at one moment, the ledger\n" +
-			"first. The folder appears when it is complete. It is a data folder: to restore,\n" +
-			"start a server on it, or on a copy of it. Each sale is then rebuilt before its\n" +
+		Long: "Copies ledger and store to a new folder, each as it is at one moment, the ledger " +
+			"first. The folder appears when it is complete. It is a data folder: to restore, " +
+			"start a server on it, or on a copy of it. Each sale is then rebuilt before its " +
 			"first claim. Redis, PostgreSQL and MySQL are backed up with their own tools.",
 		Example: "  sluice backup --to backup-1 --with-secrets\n" +
 			"  sluice audit --data-dir backup-1",
@@ -248,7 +269,7 @@ func (a *app) backupCommand() *cobra.Command {
 			return a.printBackup(&report, c.DataDir, secrets)
 		}),
 	}
-	cmd.Flags().StringVar(&to, "to", "", "the `FOLDER` to make; it may exist if it is empty")
+	cmd.Flags().StringVar(&to, "to", "", "`FOLDER` to make, or an empty folder")
 	cmd.Flags().BoolVar(&secrets, "with-secrets", false,
 		"copy admin.key and buyer.secret too, where the data folder has them")
 	config.AddFlags(cmd.Flags(), auditSettings...)

@@ -93,9 +93,9 @@ func saleArgument(cmd *cobra.Command, sale *sluice.SaleID, help string, needed b
 	return saleFlag(cmd, sale, help)
 }
 
-// saleFilter adds --sale, which may be empty, to a list.
-func saleFilter(cmd *cobra.Command, sale *sluice.SaleID) *cobra.Command {
-	cmd.Flags().StringVar((*string)(sale), "sale", "", "only of this `SALE`")
+// saleFilter adds --sale, which may be empty, to a list of things.
+func saleFilter(cmd *cobra.Command, sale *sluice.SaleID, things string) *cobra.Command {
+	cmd.Flags().StringVar((*string)(sale), "sale", "", "only "+things+" of this `SALE`")
 	return before(cmd, func([]string) error {
 		if *sale == "" {
 			return nil
@@ -189,16 +189,16 @@ const (
 // clientFlags adds the flags of commands that speak to a server as the merchant.
 func clientFlags(cmd *cobra.Command) {
 	config.AddFlags(cmd.Flags(), "url", "admin_url", "admin_key", "data_dir")
-	cmd.Flags().Lookup("url").Usage = "the server (default http://127.0.0.1:8080)"
+	cmd.Flags().Lookup("url").Usage = "the server's `URL` (default http://127.0.0.1:8080)"
 	cmd.Flags().Lookup(
-		"admin-key").Usage = "the merchant's key (default: for a server on this machine, the one in data_dir)"
+		"admin-key").Usage = "the merchant's key (default: the key in data_dir, for a server on this machine)"
 	keptIn(cmd)
 }
 
 // keptIn explains what --data-dir is for where there is no server to run.
 func keptIn(cmd *cobra.Command) {
 	cmd.Flags().Lookup(
-		"data-dir").Usage = "data folder of a server on this machine, for its key and secret (default ./sluice-data)"
+		"data-dir").Usage = "data folder of a server on this machine, which keeps its keys there (default ./sluice-data)"
 }
 
 // adminKey is the key that was given, or the one that a server on this machine

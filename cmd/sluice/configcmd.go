@@ -24,7 +24,7 @@ var auditSettings = []string{"data_dir", "ledger", "store"}
 func (a *app) configCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "config", Short: "Write, check and show settings",
-		Long: "Settings come from, the later wins: defaults, the file of --config (YAML), the\n" +
+		Long: "Settings come from, the later wins: defaults, the file of --config (YAML), the " +
 			"environment (SLUICE_...), flags.",
 	}
 	return group(cmd, a.configInit(), a.configCheck(), a.configPrint())
@@ -82,7 +82,7 @@ func (a *app) configCheck() *cobra.Command {
 			return nil
 		}),
 	}
-	config.AddFlags(cmd.Flags(), append(config.OfServer(), "url")...)
+	serverFlags(cmd, "url")
 	return cmd
 }
 
@@ -141,7 +141,7 @@ func (a *app) configPrint() *cobra.Command {
 			return err
 		}),
 	}
-	config.AddFlags(cmd.Flags(), append(config.OfServer(), "url")...)
+	serverFlags(cmd, "url")
 	return cmd
 }
 
@@ -152,8 +152,8 @@ func (a *app) tokenCommand() *cobra.Command {
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "token --buyer BUYER", Short: "Print a buyer's token", Args: exactly(),
-		Long: "Signs a buyer's token (JWT, HS256) with SLUICE_BUYER_SECRET, or with the secret\n" +
-			"that a server keeps in its data folder. A shop signs them in its own login.",
+		Long: "Signs a buyer's token (JWT, HS256) with SLUICE_BUYER_SECRET, or with the secret " +
+			"that a server keeps in its data folder. A shop signs tokens in its own login.",
 		Example: "  sluice token --buyer alice --ttl 10m\n" +
 			"  sluice token --buyer alice --invite phone,tablet",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
@@ -188,7 +188,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&buyer, "buyer", "", "the buyer's `ID`, as the shop knows it (the token's sub)")
 	cmd.Flags().StringArrayVar(&sales, "invite", nil,
-		"the `SALES` that the buyer is invited to, with commas or once more each (the token's sluice_sales)")
+		"`SALES` that the buyer is invited to, with commas between them (the token's sluice_sales)")
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
 	config.AddFlags(cmd.Flags(), "data_dir")
 	keptIn(cmd)

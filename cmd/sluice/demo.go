@@ -19,11 +19,11 @@ func (a *app) demoCommand() *cobra.Command {
 	var o demo.Options
 	cmd := &cobra.Command{
 		Use: "demo", Short: "100,000 buyers rush 1,000 units, and an audit proves the outcome", Args: exactly(),
-		Long: "Starts a server in a temporary folder, creates a sale, lets a crowd rush it over\n" +
-			"real HTTP, waits until every order is stored, and audits the sale. With --ledger\n" +
-			"and --store it uses those instead, and leaves its sale there, closed.\n\n" +
-			"With --lifecycle a third of the winners pay, a third cancel, and a third let their\n" +
-			"orders expire. Buyers who were refused as sold_out try again with the same key and\n" +
+		Long: "Starts a server in a temporary folder, creates a sale, lets a crowd rush it over " +
+			"real HTTP, waits until every order is stored, and audits the sale. With --ledger " +
+			"and --store the server uses these instead, and the sale stays there, closed.\n\n" +
+			"With --lifecycle a third of the winners pay, a third cancel, and a third let their " +
+			"orders expire. Buyers who were refused as sold_out try again with the same key and " +
 			"buy the units that return, until all are paid.",
 		// The demo reads its flags, and no other source of settings: it must not run on
 		// what the environment calls the shop's own ledger.
@@ -65,7 +65,7 @@ func (a *app) demoCommand() *cobra.Command {
 	crowdFlags(cmd, &o.Crowd, 100_000)
 	cmd.Flags().Int64Var(&o.Stock, "stock", 1000, "units for sale")
 	cmd.Flags().BoolVar(&o.Keep, "keep", false,
-		"leave the server and its pages up afterwards, to be clicked through, until Ctrl-C")
+		"leave the server and the buyer's pages up until Ctrl-C")
 	cmd.Flags().BoolVar(&o.Lifecycle, "lifecycle", false,
 		"go on after the rush: orders are paid, cancelled and expire, units are sold again")
 	cmd.Flags().DurationVar(&o.Window, "payment-window", 0,

@@ -27,18 +27,17 @@ func (a *app) eventsCommand() *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use: "events", Short: "List what happened to orders and sales, in order", Args: exactly(),
-		Long: "Lists the events after --after, in the order in which they were numbered; all of\n" +
-			"them without it. With --follow it goes on until it is interrupted, and waits for\n" +
-			"a server that does not answer; without --after it then begins with what comes\n" +
-			"next, with an empty one (--after \"\") with the first event that is kept. With --json\n" +
-			"it prints an event a line, as webhooks carry them.",
+		Long: "Lists events in the order of their numbers: all, or those after --after. With --follow " +
+			"the command prints new events until it is interrupted, and waits for a server that does not " +
+			"answer; without --after it begins with the next event, with an empty one (--after \"\") with " +
+			"the first event that is kept. --json prints an event a line, as webhooks carry them.",
 		Example: "  sluice events --json > events.ndjson\n" +
 			"  sluice events --follow\n" +
 			"  sluice events --after evt_17_0123abcd --limit 100",
 	}
-	cmd.Flags().StringVar(&after, "after", "", "only what came after the event with this `ID`")
+	cmd.Flags().StringVar(&after, "after", "", "only events after the event with this `ID`")
 	cmd.Flags().IntVar(&limit, "limit", 0, "at most `N` events (default: all)")
-	cmd.Flags().BoolVar(&follow, "follow", false, "go on with what happens")
+	cmd.Flags().BoolVar(&follow, "follow", false, "wait for new events and print them")
 	before(cmd, func([]string) error {
 		if limit < 0 {
 			return errors.New("--limit: want 0 (no limit) or more")
@@ -111,25 +110,27 @@ func (a *app) printEvent(e *api.Event) error {
 		_, err = fmt.Fprintf(a.stdout, "%s\n", line)
 		return err
 	}
-	text := ""
+	cells := []string{e.ID, a.short(&e.CreatedAt), fmt.Sprintf("%-21s", e.Type)}
 	switch d := e.Data; {
-	case d.Order != nil && d.RefusedPaymentID != "":
-		text = fmt.Sprintf("%s  %s  payment %s", d.Order.OrderID, clean(string(d.Order.BuyerID)), clean(d.RefusedPaymentID))
 	case d.Order != nil:
-		text = fmt.Sprintf("%s  %s", d.Order.OrderID, clean(string(d.Order.BuyerID)))
+		cells = append(cells, string(d.Order.OrderID), clean(string(d.Order.BuyerID)))
+		if d.RefusedPaymentID != "" {
+			cells = append(cells, "payment "+clean(d.RefusedPaymentID))
+		}
 	case d.Sale != nil:
-		text = string(d.Sale.ID)
+		cells = append(cells, string(d.Sale.ID))
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s  %s  %-21s  %s\n", e.ID, e.CreatedAt, e.Type, text)
-	return err
+	a.printColumns([][]string{cells}, nil)
+	return nil
 }
 
 func (a *app) webhookCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "webhook", Short: "Post events of orders and sales to endpoints of yours"}
 	return group(cmd, a.webhookCreate(), a.webhookList(),
-		verb(a, "show ID", "Show one", (*client.Client).Webhook, a.printWebhook),
-		verb(a, "enable ID", "Let a disabled one go on where it was", (*client.Client).EnableWebhook, a.printWebhook),
-		verb(a, "disable ID", "Stop one; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
+		verb(a, "show ID", "Show an endpoint", (*client.Client).Webhook, a.printWebhook),
+		verb(a, "enable ID", "Let a disabled endpoint go on with the next event it lacks", (*client.Client).EnableWebhook,
+			a.printWebhook),
+		verb(a, "disable ID", "Stop an endpoint; its events wait", (*client.Client).DisableWebhook, a.printWebhook),
 		a.webhookDelete(), a.webhookDeliveries(), a.webhookReplay(), a.webhookTest())
 }
 
@@ -138,14 +139,14 @@ func (a *app) webhookCreate() *cobra.Command {
 	var types []string
 	cmd := &cobra.Command{
 		Use: "create URL", Short: "Add an endpoint, and print its secret", Args: exactly("URL"),
-		Long: "Adds an endpoint that gets the events from now on. The secret that its signatures\n" +
+		Long: "Adds an endpoint that gets the events from now on. The secret that its signatures " +
 			"are verified with is printed once; keep it.",
 		Example: "  sluice webhook create https://shop.example/hooks/sluice\n" +
 			"  sluice webhook create http://10.0.0.7:9000/ --types order.created,order.paid",
 	}
 	cmd.Flags().StringSliceVar(&types, "types", nil,
 		"only events of these `TYPES`, with commas between them (default: all)")
-	cmd.Flags().StringVar(&message.Description, "description", "", "what it is, a `TEXT` for people")
+	cmd.Flags().StringVar(&message.Description, "description", "", "what the endpoint is for, a `TEXT` for people")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		message.URL = args[0]
 		for _, t := range types {
@@ -160,7 +161,7 @@ func (a *app) webhookCreate() *cobra.Command {
 }
 
 func (a *app) webhookList() *cobra.Command {
-	cmd := &cobra.Command{Use: "list", Short: "List all of them", Args: exactly()}
+	cmd := &cobra.Command{Use: "list", Short: "List all endpoints", Args: exactly()}
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		list, err := c.Webhooks(ctx)
 		if err != nil {
@@ -188,18 +189,18 @@ func (a *app) printWebhook(w api.Webhook) error {
 		{"types", strings.Join(types, ", ")},
 		{"secret", w.Secret},
 		{"status", w.Status},
-		{"disabled", strings.TrimSpace(timeOrNone(w.DisabledAt) + " " + w.DisabledWhy)},
+		{"disabled", strings.TrimSpace(a.local(w.DisabledAt) + " " + w.DisabledWhy)},
 		{"behind", figures.Thousands(w.Behind)},
 		{"pending", figures.Thousands(w.Pending)},
 		{"failed", figures.Thousands(w.Failed)},
 		{"delivered", figures.Thousands(w.Delivered)},
-		{"last success", timeOrNone(w.LastSuccessAt)},
-		{"last failure", strings.TrimSpace(timeOrNone(w.LastFailureAt) + " " + w.LastError)},
+		{"last success", a.local(w.LastSuccessAt)},
+		{"last failure", strings.TrimSpace(a.local(w.LastFailureAt) + " " + w.LastError)},
 	})
 }
 
 func (a *app) webhookDelete() *cobra.Command {
-	return verb(a, "delete ID", "Delete one, and forget what has not reached it",
+	return verb(a, "delete ID", "Delete an endpoint, and forget the events it lacks",
 		func(c *client.Client, ctx context.Context, id sluice.WebhookID) (sluice.WebhookID, error) {
 			return id, c.DeleteWebhook(ctx, id)
 		},
@@ -213,11 +214,11 @@ func (a *app) webhookDeliveries() *cobra.Command {
 	var state, cursor string
 	var limit int
 	cmd := &cobra.Command{
-		Use: "deliveries ID", Short: "List the events that have not reached one", Args: exactly("ID"),
+		Use: "deliveries ID", Short: "List the events that have not reached an endpoint", Args: exactly("ID"),
 	}
-	cmd.Flags().StringVar(&state, "state", "", "only in this `STATE`: pending or failed")
-	cmd.Flags().StringVar(&cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
-	pageFlag(cmd, &limit, "at most `N`")
+	cmd.Flags().StringVar(&state, "state", "", "only deliveries in this `STATE`: pending or failed")
+	cmd.Flags().StringVar(&cursor, "cursor", "", "`CURSOR` that the page before printed")
+	pageFlag(cmd, &limit, "at most `N` deliveries")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, args []string) error {
 		page, err := c.Deliveries(ctx, sluice.WebhookID(args[0]), sluice.DeliveryState(state), cursor, limit)
 		if err != nil {
@@ -226,7 +227,7 @@ func (a *app) webhookDeliveries() *cobra.Command {
 		headers := []string{"EVENT", "SUBJECT", "STATE", ">ATTEMPTS", "NEXT", "LAST ERROR"}
 		err = printList(a, page, headers, page.Deliveries, func(d *api.Delivery) []string {
 			return []string{
-				d.EventID, d.Subject, string(d.State), fmt.Sprint(d.Attempts), timeOrNone(d.NextAt), d.LastError,
+				d.EventID, d.Subject, string(d.State), fmt.Sprint(d.Attempts), a.short(d.NextAt), d.LastError,
 			}
 		})
 		a.sayMore(page.NextCursor)
@@ -235,7 +236,7 @@ func (a *app) webhookDeliveries() *cobra.Command {
 }
 
 func (a *app) webhookTest() *cobra.Command {
-	cmd := verb(a, "test ID", "Post a message to one, to see whether it arrives", (*client.Client).TestWebhook,
+	cmd := verb(a, "test ID", "Post a message to an endpoint, to see whether it arrives", (*client.Client).TestWebhook,
 		func(t api.WebhookTested) error {
 			err := a.printRecord(t, [][2]string{
 				{"message", t.EventID},
@@ -247,8 +248,8 @@ func (a *app) webhookTest() *cobra.Command {
 			}
 			return err
 		})
-	cmd.Long = "Posts a signed message of the type webhook.test, once, also to a disabled one, and\n" +
-		"prints the answer. Its events go on as before. A receiver answers 200 to types that\n" +
+	cmd.Long = "Posts a signed message of the type webhook.test, once, also to a disabled endpoint, and " +
+		"prints the answer. Its events go on as before. A receiver answers 200 to types that " +
 		"it does not know."
 	cmd.Example = "  sluice webhook test wh_0123"
 	return cmd
@@ -268,13 +269,13 @@ func (a *app) webhookReplay() *cobra.Command {
 			fmt.Fprintf(a.stdout, "%s will be sent again\n", figures.Plural(r.Replayed, "event", "events"))
 			return nil
 		})
-	cmd.Long = "Sends again the events that were given up (--failed), one event (--event), or one\n" +
+	cmd.Long = "Sends again the events that were given up (--failed), one event (--event), or one " +
 		"and all that came after it (--from). A receiver knows repeats by their ids."
 	cmd.Example = "  sluice webhook replay wh_0123 --failed\n" +
 		"  sluice webhook replay wh_0123 --event evt_17_0123abcd"
-	cmd.Flags().BoolVar(&message.Failed, "failed", false, "those that were given up")
-	cmd.Flags().StringVar(&message.Event, "event", "", "the one with this `ID`")
-	cmd.Flags().StringVar(&message.From, "from", "", "the one with this `ID`, and all that came after it")
+	cmd.Flags().BoolVar(&message.Failed, "failed", false, "send the events that were given up")
+	cmd.Flags().StringVar(&message.Event, "event", "", "send the event with this `ID`")
+	cmd.Flags().StringVar(&message.From, "from", "", "send the event with this `ID` and all events after it")
 	return before(cmd, func([]string) error {
 		if message.Validate() != nil {
 			return errors.New("want one of --failed, --event ID and --from ID; an id is like evt_17_0123abcd")

@@ -23,7 +23,7 @@ var examples = map[string]string{
 	"order extend":       "ORDER --until +10m",
 	"order history":      "ORDER",
 	"order list":         "--sale phone --status paid --all",
-	"order pay":          "ORDER --payment-id pay-0001 --amount 1900 --currency CNY",
+	"order pay":          "ORDER --payment-id pay-0001",
 	"order refund":       "ORDER",
 	"order reject":       "ORDER --reason \"fraud\"",
 	"order show":         "ORDER",

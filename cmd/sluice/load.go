@@ -36,16 +36,16 @@ func (a *app) loadCommand() *cobra.Command {
 	var tokens, promises string
 	cmd := &cobra.Command{
 		Use: "load", Short: "Let a crowd rush a sale over HTTP, and measure",
-		Long: "It buys for real: the orders that it gets are orders like any other, and their\n" +
+		Long: "Buys for real: the crowd's orders are orders like any other, and their " +
 			"units are gone. Rehearse on a sale of its own, not on the one that you sell.\n\n" +
-			"Every buyer tries once, a share of them twice. Without --rate each connection\n" +
-			"sends its next request when the answer has come; with it, tries start at fixed\n" +
+			"Every buyer tries once, a share of them twice. Without --rate each connection " +
+			"sends its next request when the answer has come; with it, tries start at fixed " +
 			"moments, and latency counts from when a try should have started.\n\n" +
-			"If the sale asks for purchase tickets, buyers do what the pages do: they get\n" +
-			"theirs as soon as tickets are handed out, with the proof of work, and try when\n" +
-			"the sale opens. That is shown apart, and is in no other figure.\n\n" +
-			"Buyers' tokens are signed with SLUICE_BUYER_SECRET, or with the secret that a\n" +
-			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4:\n" +
+			"If the sale asks for purchase tickets, buyers do what the pages do: they get " +
+			"a ticket as soon as tickets are handed out, with the proof of work, and try when " +
+			"the sale opens. Tickets have figures of their own.\n\n" +
+			"Buyers' tokens are signed with SLUICE_BUYER_SECRET, or with the secret that a " +
+			"server on this machine keeps in --data-dir, or read from --tokens. Exit code 4: " +
 			"a --goal was missed.",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			o.URL = c.URL
@@ -65,18 +65,19 @@ func (a *app) loadCommand() *cobra.Command {
 	oneSale(cmd, &o.Sale, "the `SALE` to rush")
 	crowdFlags(cmd, &o, 10_000)
 	fl.Float64Var(&o.Rate, "rate", 0, "tries a second, open loop (default: as fast as answers come)")
-	fl.DurationVar(&o.Duration, "duration", 0, "how long; the crowd comes round again until then (default: once)")
+	fl.DurationVar(&o.Duration, "duration", 0, "how long the crowd rushes, again and again (default: once)")
 	fl.BoolVar(&o.Invited, "invited", false,
-		"name the sale in the tokens, for a sale that wants it there (eligibility token)")
+		"name the sale in the buyers' tokens, for a sale with eligibility token")
 	fl.StringVar(&tokens, "tokens", "", "read buyers' tokens from `PATH`, one a line")
-	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second, "how long an undecided try is repeated with its key")
+	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second,
+		"how long a try without a decision is repeated with the same key")
 	fl.StringVar(&promises, "promises", "", "write the accepted orders to `PATH`, an id a line")
-	fl.DurationVar(&g.p99, "goal-p99", 0, "fail with code 4 when the 99th percentile is above")
-	fl.Int64Var(&g.errors, "goal-errors", -1, "fail with code 4 when more tries stay without a decision")
+	fl.DurationVar(&g.p99, "goal-p99", 0, "fail with code 4 when the 99th percentile of latency is above")
+	fl.Int64Var(&g.errors, "goal-errors", -1, "fail with code 4 when more tries than this stay without a decision")
 	fl.Lookup("goal-errors").DefValue = "0" // keeps -1, no goal, out of the help
 	fl.Float64Var(&g.rate, "goal-rate", 0, "fail with code 4 when fewer requests a second are answered")
 	clientFlags(cmd)
-	fl.Lookup("admin-key").Usage = "the merchant's key; load does well without it"
+	fl.Lookup("admin-key").Usage = "the merchant's key, which load does not need"
 	return cmd
 }
 

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -69,7 +71,9 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 			code = exitFailed
 		}
 	}()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+	a := &app{
+		stdin: stdin, stdout: stdout, stderr: stderr, environ: environ, columns: columns(stdout), started: time.Now(),
+	}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -116,6 +120,8 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	columns        int       // of the terminal that stdout is; 0: stdout is none
+	started        time.Time // and the zone of the times on a terminal
 
 	json       bool   // --json
 	configFile string // --config
@@ -125,7 +131,7 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "sluice",
 		Short: "Sell a scarce thing to a crowd, and prove that the sale was correct",
-		Long: "Sluice answers every buyer at once, never sells a unit twice, never loses an\n" +
+		Long: "Sluice answers every buyer at once, never sells a unit twice, never loses an " +
 			"order it promised, and proves it afterwards.\n\n" +
 			"Start with:  sluice demo",
 		SilenceErrors: true,
@@ -165,6 +171,7 @@ func (a *app) root() *cobra.Command {
 	}
 	strict(root)
 	exemplify(root)
+	fitHelp(root, cmp.Or(a.columns, usualColumns))
 	a.complete(root)
 	return root
 }
@@ -222,6 +229,9 @@ func at(cmd *cobra.Command) string {
 
 // flagError names the flag that was probably meant.
 func flagError(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) { // of --help-all
+		return pflag.ErrHelp
+	}
 	if value, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		return usage(flagValueFault(value))
 	}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"charm.land/lipgloss/v2"
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 
@@ -99,15 +100,21 @@ func TestHelp(t *testing.T) {
 	var all strings.Builder
 	var visit func(cmd *cobra.Command)
 	visit = func(cmd *cobra.Command) {
+		path := strings.Fields(cmd.CommandPath())[1:]
+		help := ok(t, nil, append(path, "--help")...)
+		for line := range strings.Lines(help) {
+			if lipgloss.Width(line) > usualColumns {
+				t.Errorf("%s: %d cells: %s", cmd.CommandPath(), lipgloss.Width(line), line)
+			}
+		}
 		if cmd.Name() == "completion" || cmd.Name() == "help" {
 			return
 		}
 		if !cmd.HasSubCommands() && cmd.Example == "" {
 			t.Errorf("%s has no example", cmd.CommandPath())
 		}
-		path := strings.Fields(cmd.CommandPath())[1:]
 		all.WriteString("$ " + strings.Join(append([]string{"sluice"}, path...), " ") + " --help\n")
-		all.WriteString(ok(t, nil, append(path, "--help")...) + "\n")
+		all.WriteString(help + "\n")
 		for _, sub := range cmd.Commands() {
 			visit(sub)
 		}

@@ -47,13 +47,13 @@ func (a *app) orderPay() *cobra.Command {
 			}
 			return order, err
 		}, a.printOrder)
-	cmd.Long = "Records a payment, once by its id; Sluice moves no money. A payment that came too\n" +
-		"late, or for an order that has ended, makes the order refund_due. Another payment of a paid\n" +
-		"order, one that another order has (payment_conflict), and one of another amount than is\n" +
+	cmd.Long = "Records a payment, once by its id; Sluice moves no money. A payment that came too " +
+		"late, or for an order that has ended, makes the order refund_due. A second payment of a paid " +
+		"order, a payment of another order (payment_conflict), and a payment of another amount than is " +
 		"due (payment_amount) are refused, and recorded in the order's history."
 	cmd.Flags().StringVar(&payment, "payment-id", "", "`ID` that the payment has in your books")
 	cmd.Flags().Int64Var(&paid.Amount, "amount", 0, "`N` minor units that were paid; with --currency")
-	cmd.Flags().StringVar(&paid.Currency, "currency", "", "its `CURRENCY`, like CNY")
+	cmd.Flags().StringVar(&paid.Currency, "currency", "", "`CURRENCY` of the payment, like CNY; with --amount")
 	cmd.MarkFlagsRequiredTogether("amount", "currency")
 	return needs(cmd, "payment-id")
 }
@@ -78,8 +78,8 @@ func (a *app) orderExtend() *cobra.Command {
 		func(c *client.Client, ctx context.Context, id sluice.OrderID) (api.Order, error) {
 			return c.ExtendOrder(ctx, id, until)
 		}, a.printOrder)
-	cmd.Long = "Moves the payment deadline, for all to see: the buyer's page, the history, the feed.\n" +
-		"It never shortens. At most 30 days after the order was stored."
+	cmd.Long = "Moves the payment deadline, for all to see: the buyer's page, the history, the feed. " +
+		"A deadline never gets shorter, and is at most 30 days after the order was stored."
 	cmd.Flags().StringVar(&text, "until", "", "`TIME` in RFC 3339, or +10m for in ten minutes")
 	return before(needs(cmd, "until"), func([]string) error {
 		at, err := flagTime("until", text, time.Now(), "now")
@@ -100,9 +100,9 @@ func (a *app) orderReject() *cobra.Command {
 
 // orderFilter adds the flags that select orders.
 func orderFilter(cmd *cobra.Command, f *sluice.OrderFilter) {
-	cmd.Flags().StringVar((*string)(&f.Buyer), "buyer", "", "only of this `BUYER`")
-	cmd.Flags().StringVar((*string)(&f.Status), "status", "", "only of this `STATUS`: "+statusList())
-	before(saleFilter(cmd, &f.Sale), func([]string) error {
+	cmd.Flags().StringVar((*string)(&f.Buyer), "buyer", "", "only orders of this `BUYER`")
+	cmd.Flags().StringVar((*string)(&f.Status), "status", "", "only orders with this `STATUS`: "+statusList())
+	before(saleFilter(cmd, &f.Sale, "orders"), func([]string) error {
 		if f.Status != "" && !slices.Contains(sluice.Statuses(), f.Status) {
 			return fmt.Errorf("--status %q: want one of %s", f.Status, statusList())
 		}
@@ -123,9 +123,9 @@ func (a *app) orderList() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{Use: "list", Short: "List stored orders, oldest first", Args: exactly()}
 	orderFilter(cmd, &filter)
-	pageFlag(cmd, &filter.Limit, "orders of a page, at most 1000")
-	cmd.Flags().StringVar(&filter.Cursor, "cursor", "", "go on at this `CURSOR`, which the page before gave")
-	cmd.Flags().BoolVar(&all, "all", false, "all pages from there on")
+	pageFlag(cmd, &filter.Limit, "orders on a page, at most 1000")
+	cmd.Flags().StringVar(&filter.Cursor, "cursor", "", "`CURSOR` that the page before printed")
+	cmd.Flags().BoolVar(&all, "all", false, "all pages, from --cursor on")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		page := api.OrderPage{Orders: []api.Order{}}
 		if all {
@@ -156,7 +156,7 @@ func (a *app) printOrders(page api.OrderPage) error {
 	headers := []string{"ORDER", "BUYER", ">UNITS", "STATUS", "ACCEPTED"}
 	err := printList(a, page, headers, page.Orders, func(o *api.Order) []string {
 		return []string{
-			string(o.OrderID), string(o.BuyerID), figures.Thousands(o.Quantity), string(o.Status), o.AcceptedAt.String(),
+			string(o.OrderID), string(o.BuyerID), figures.Thousands(o.Quantity), string(o.Status), a.short(&o.AcceptedAt),
 		}
 	})
 	if len(page.Orders) == 0 {
@@ -179,11 +179,11 @@ func (a *app) printOrder(o api.Order) error {
 		{"payment", o.PaymentID},
 		{"key", string(o.Key)},
 		{"meta", metaText(&o)},
-		{"accepted", o.AcceptedAt.String()},
-		{"stored", timeOrNone(o.StoredAt)},
-		{"expires", timeOrNone(o.ExpiresAt)},
-		{"kept until", timeOrNone(o.KeepUntil)},
-		{"changed", timeOrNone(o.UpdatedAt)},
+		{"accepted", a.local(&o.AcceptedAt)},
+		{"stored", a.local(o.StoredAt)},
+		{"expires", a.local(o.ExpiresAt)},
+		{"kept until", a.local(o.KeepUntil)},
+		{"changed", a.local(o.UpdatedAt)},
 	})
 }
 
@@ -196,9 +196,9 @@ func (a *app) printHistory(h api.OrderHistory) error {
 		}
 		reason := c.Reason
 		if c.ExpiresAt != nil {
-			reason = "until " + c.ExpiresAt.String()
+			reason = "until " + a.short(c.ExpiresAt)
 		}
-		return []string{c.At.String(), string(c.Action), string(c.From), to, c.By, c.PaymentID, reason}
+		return []string{a.short(&c.At), string(c.Action), string(c.From), to, c.By, c.PaymentID, reason}
 	})
 }
 
@@ -231,10 +231,10 @@ func (a *app) orderExport() *cobra.Command {
 	var format string
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write all stored orders as NDJSON or CSV, oldest first", Args: exactly(),
-		Long: "Writes to standard output, a page at a time, however many orders there are. What\n" +
-			"changes meanwhile may appear as it was before or after. ndjson: an order a line, as\n" +
-			"the API shows it. csv: RFC 4180 in UTF-8, with a header; columns are only ever\n" +
-			"added, at the end. When it does not end with exit code 0, it is not complete.",
+		Long: "Writes to standard output, a page at a time, however many orders there are. What " +
+			"changes meanwhile may appear as it was before or after. ndjson: an order a line, as " +
+			"the API shows it. csv: RFC 4180 in UTF-8, with a header; columns are only ever " +
+			"added, at the end. An export that does not end with exit code 0 is not complete.",
 		Example: "  sluice order export --sale phone --status paid --format csv > paid.csv",
 	}
 	orderFilter(cmd, &filter)

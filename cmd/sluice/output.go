@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,9 +12,9 @@ import (
 	"unicode"
 
 	"charm.land/lipgloss/v2"
-	"charm.land/lipgloss/v2/table"
 	"github.com/charmbracelet/x/term"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/figures"
 	"github.com/sluicehq/sluice/internal/loadgen"
 )
@@ -26,11 +27,24 @@ func terminal(w io.Writer) *os.File {
 	return nil
 }
 
+// usualColumns is the width of a terminal that does not say its own, and of help in a file.
+const usualColumns = 80
+
+// columns is the width of the terminal that w is, or 0 when a person does not look at it.
+func columns(w io.Writer) int {
+	screen := terminal(w)
+	if screen == nil {
+		return 0
+	}
+	width, _, _ := term.GetSize(screen.Fd()) // 0 with an error
+	return cmp.Or(width, usualColumns)
+}
+
 // printJSON prints one object, on one line when a program reads it.
 func (a *app) printJSON(v any) error {
 	enc := json.NewEncoder(a.stdout)
 	enc.SetEscapeHTML(false)
-	if terminal(a.stdout) != nil {
+	if a.columns > 0 {
 		enc.SetIndent("", "  ")
 	}
 	if err := enc.Encode(v); err != nil {
@@ -48,8 +62,8 @@ func printList[T any](a *app, v any, headers []string, items []T, row func(*T) [
 	return a.printTable(v, headers, rows)
 }
 
-// printTable prints v as JSON, or rows in columns: framed for a terminal, plain
-// for a pipe. Columns whose header starts with '>' are numbers, set to the right.
+// printTable prints v as JSON, or rows in columns. Columns whose header starts with
+// '>' are numbers, set to the right.
 func (a *app) printTable(v any, headers []string, rows [][]string) error {
 	if a.json {
 		return a.printJSON(v)
@@ -58,35 +72,22 @@ func (a *app) printTable(v any, headers []string, rows [][]string) error {
 	names := make([]string, len(headers))
 	for i, h := range headers {
 		names[i], right[i] = strings.CutPrefix(h, ">")
+		if a.columns > 0 {
+			names[i] = lipgloss.NewStyle().Bold(true).Render(names[i])
+		}
 	}
 	for _, row := range rows {
 		for i := range row {
 			row[i] = clean(row[i])
 		}
 	}
-	if terminal(a.stdout) == nil {
-		a.printColumns(append([][]string{names}, rows...), right)
-		return nil
-	}
-	bold := lipgloss.NewStyle().Bold(true)
-	t := table.New().Headers(names...).Rows(rows...).
-		Border(lipgloss.RoundedBorder()).BorderStyle(lipgloss.NewStyle().Faint(true)).
-		StyleFunc(func(row, col int) lipgloss.Style {
-			style := lipgloss.NewStyle().Padding(0, 1)
-			if right[col] {
-				style = style.Align(lipgloss.Right)
-			}
-			if row == table.HeaderRow {
-				style = style.Inherit(bold)
-			}
-			return style
-		})
-	_, _ = lipgloss.Fprintln(a.stdout, t.Render())
+	a.printColumns(append([][]string{names}, rows...), right)
 	return nil
 }
 
 // printColumns prints lines whose cells are aligned by the width they take on
-// a screen, Chinese titles too.
+// a screen, Chinese titles too. On a terminal, columns that do not fit go below the
+// others, and only the last one, which may be a sentence, is broken.
 func (a *app) printColumns(lines [][]string, right []bool) {
 	width := map[int]int{}
 	for _, cells := range lines {
@@ -94,24 +95,43 @@ func (a *app) printColumns(lines [][]string, right []bool) {
 			width[i] = max(width[i], lipgloss.Width(cell))
 		}
 	}
+	begin := make([]int, len(width))
+	for i := 1; i < len(width); i++ {
+		begin[i] = begin[i-1] + width[i-1] + 2
+		needed := width[i]
+		if i == len(width)-1 {
+			needed = min(needed, 16)
+		}
+		if a.columns > 0 && begin[i]+needed > a.columns {
+			begin[i] = 4
+		}
+	}
 	for _, cells := range lines {
 		var b strings.Builder
 		for i, cell := range cells {
 			pad := strings.Repeat(" ", width[i]-lipgloss.Width(cell))
-			if i > 0 {
-				b.WriteString("  ")
-			}
+			cell = hang(cell, begin[i], a.columns)
 			if i < len(right) && right[i] {
-				b.WriteString(pad + cell)
+				cell = pad + cell
 			} else {
-				b.WriteString(cell + pad)
+				cell += pad
 			}
+			switch {
+			case i == 0:
+			case begin[i] > begin[i-1]:
+				b.WriteString("  ")
+			default:
+				b.WriteString("\n" + strings.Repeat(" ", begin[i]))
+			}
+			b.WriteString(cell)
 		}
-		line := strings.TrimRight(b.String(), " ")
-		if terminal(a.stdout) != nil {
-			_, _ = lipgloss.Fprintln(a.stdout, line) // as many colours as it has
-		} else {
-			fmt.Fprintln(a.stdout, line)
+		for line := range strings.SplitSeq(b.String(), "\n") {
+			line = strings.TrimRight(line, " ")
+			if a.columns > 0 {
+				_, _ = lipgloss.Fprintln(a.stdout, line) // as many colours as it has
+			} else {
+				fmt.Fprintln(a.stdout, line)
+			}
 		}
 	}
 }
@@ -161,6 +181,29 @@ func clean(text string) string {
 	}, text)
 }
 
+// local is a time for people: on a terminal in their zone; elsewhere as the API writes it, since files travel.
+func (a *app) local(t *api.Time) string {
+	if t == nil || a.columns == 0 {
+		return timeOrNone(t)
+	}
+	return t.In(a.started.Location()).Format(time.RFC3339)
+}
+
+// short is local for tables: today's times without the date, on a terminal.
+func (a *app) short(t *api.Time) string {
+	if t == nil || a.columns == 0 {
+		return timeOrNone(t)
+	}
+	switch at := t.In(a.started.Location()); {
+	case at.Format(time.DateOnly) == a.started.Format(time.DateOnly):
+		return at.Format(time.TimeOnly)
+	case at.Year() == a.started.Year():
+		return at.Format("01-02 15:04")
+	default:
+		return at.Format("2006-01-02 15:04")
+	}
+}
+
 // limit writes a number that may be absent.
 func limit(n *int64) string {
 	if n == nil {
@@ -180,10 +223,8 @@ func (a *app) watch(line func() string) (stop func()) {
 		return func() { fmt.Fprintln(a.stderr, strings.TrimSpace(line())) }
 	}
 	draw := func() {
-		text := line()
-		if width, _, err := term.GetSize(screen.Fd()); err == nil && width > 1 {
-			text = lipgloss.NewStyle().MaxWidth(width - 1).Render(text) // a wrapped line could not be drawn over
-		}
+		// A wrapped line could not be drawn over.
+		text := lipgloss.NewStyle().MaxWidth(columns(screen) - 1).Render(line())
 		_, _ = lipgloss.Fprint(screen, "\r\x1b[K"+text)
 	}
 	quit, done := make(chan struct{}), make(chan struct{})

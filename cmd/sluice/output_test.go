@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"charm.land/lipgloss/v2"
+
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/audit"
@@ -51,10 +53,23 @@ var sampleLife = loadgen.Lifecycle{
 	CameBack: &loadgen.Comeback{Buyers: 98_334, Requests: 12_345, Left: 98_000},
 }
 
-// What people read when it goes into a file; a terminal gets frames and colours.
+// What people read, in a file and in a terminal of 80 columns where it is evening already.
 func TestOutput(t *testing.T) {
-	var b bytes.Buffer
-	a := &app{stdout: &b, stderr: &b}
+	started := noon.In(time.FixedZone("", 8*60*60)).Add(time.Hour)
+	for name, a := range map[string]app{"output": {}, "terminal": {columns: 80, started: started}} {
+		var b bytes.Buffer
+		a.stdout, a.stderr = &b, &b
+		printAll(t, &a, &b)
+		golden(t, name, b.String())
+		for line := range strings.Lines(b.String()) {
+			if lipgloss.Width(line) > 80 && a.columns > 0 {
+				t.Errorf("%d cells: %s", lipgloss.Width(line), line)
+			}
+		}
+	}
+}
+
+func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 	section := func(name string, print func()) {
 		b.WriteString("== " + name + "\n")
 		print()
@@ -82,6 +97,10 @@ func TestOutput(t *testing.T) {
 	hostile.Title = "\x1b[2Jgone\r\n\u202e👩\u200d👩"
 	section("hostile title", func() { a.printFields([][2]string{{"title", clean(hostile.Title)}}) })
 	section("order", func() { _ = a.printOrder(sampleOrder) })
+	later := sampleSale
+	later.ID, later.Title, later.State = "singles-day", strings.Repeat("双十一", 9), sluice.StateUpcoming
+	later.OpensAt = api.At(noon.AddDate(0, 0, 1))
+	section("sales", func() { _ = a.printSales([]api.AdminSale{sampleSale, later}) })
 	section("orders", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{sampleOrder}, NextCursor: "abc"}) })
 	paid := sampleOrder
 	paid.Status, paid.PaymentID, paid.KeepUntil, paid.UpdatedAt = sluice.Paid, "pay\x1b-7", &noon, &noon
@@ -127,8 +146,30 @@ func TestOutput(t *testing.T) {
 			{ID: "I1", Name: "No oversell", OK: true, Detail: "1000 of 1000"},
 		}}
 		_ = a.printAudit([]sluice.AuditReport{good}, false)
+		bad := sluice.AuditReport{Sale: "mug", InFlight: 1, Checks: append(good.Checks, []sluice.AuditCheck{
+			{ID: "I2", Name: "Conservation", OK: true, Detail: "7 = 7"},
+			{ID: "I5", Name: "One order", Detail: "1 claim has no order (mug.0123456789abcdef0123456789abcdef); epoch 1"},
+			{ID: "I8", Name: "Window", Unchecked: true, Detail: "the ledger does not answer"},
+		}...)}
+		_ = a.printAudit([]sluice.AuditReport{bad}, false)
 	})
-	golden(t, "output", b.String())
+	section("events", func() {
+		order := sampleOrder
+		for _, e := range []api.Event{
+			{ID: "evt_17_0123abcd", CreatedAt: noon, Type: sluice.EventOrderCreated, Data: api.EventData{Order: &order}},
+			{ID: "evt_18_0123abcd", CreatedAt: noon, Type: sluice.EventSaleArchived,
+				Data: api.EventData{Sale: &api.EventSale{ID: "phone"}}},
+		} {
+			_ = a.printEvent(&e)
+		}
+	})
+	section("check of a sale", func() {
+		_ = a.printSaleCheck(api.SaleCheck{Checks: []api.Check{
+			{Status: api.CheckWarn, Name: "addresses", Detail: "at most 20 claims in 10 s from one address, which is not named",
+				Where: "trusted_proxies", Right: "the address of your proxy, if it is one"},
+			{Status: api.CheckOK, Name: "ledger clock", Detail: "differs by 0s"},
+		}})
+	})
 }
 
 func TestDemoOutput(t *testing.T) {

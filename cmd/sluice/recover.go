@@ -25,15 +25,15 @@ func (a *app) recoverCommand() *cobra.Command {
 	var apply bool
 	cmd := &cobra.Command{
 		Use: "recover", Short: "Recover sales after the database was restored from an older copy",
-		Long: "Says what the ledger of a sale has on record and the store, which was restored from an\n" +
-			"older copy, lacks: accepted claims, and orders that had ended. With --apply that is\n" +
-			"stored, no order expires for an hour, and the sale goes on: have the shop send its\n" +
-			"payments since the copy again. Ledgers that lost something come back by themselves.\n" +
-			"With --sale it also has this server's ledger decide about a sale from now on, unless a\n" +
-			"server that has the ledger before lives. It can be repeated.",
+		Long: "Says what the ledger of a sale has on record and the store, which was restored from an " +
+			"older copy, lacks: accepted claims, and orders that had ended. With --apply the server stores " +
+			"them, no order expires for an hour, and the sale goes on: have the shop send its payments " +
+			"since the copy again. Ledgers that lost something come back by themselves. With --sale this " +
+			"server's ledger also decides about the sale from now on, unless a server that has the former " +
+			"ledger lives. The command can be repeated.",
 	}
 	saleOrAll(cmd, &sale)
-	cmd.Flags().BoolVar(&apply, "apply", false, "store it")
+	cmd.Flags().BoolVar(&apply, "apply", false, "change the store as the report says")
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		ids, err := chosenSales(ctx, c, sale, func(s *api.AdminSale) bool {
 			return strings.HasPrefix(s.Fence, port.FenceOlder)

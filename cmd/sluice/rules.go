@@ -35,14 +35,15 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.ticket, "ticket-before", "",
 		"ask for a ticket, handed out from `DURATION` before the opening on, or none")
 	fl.StringVar(&f.challenge, "challenge", "", "ask for a proof of work of `BITS` before the ticket, or none")
-	fl.StringVar(&f.risk, "risk-url", "", "ask the service at `URL` before the ticket, or none")
+	fl.StringVar(&f.risk, "risk-url", "", "ask the risk service at `URL` before the ticket, or none")
 	fl.DurationVar(&f.riskTimeout, "risk-timeout", time.Duration(sluice.Risk{}.WithDefaults().TimeoutMS)*time.Millisecond,
-		"how long to wait for it")
-	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny), "`POLICY` when it does not answer: allow or deny")
+		"how long to wait for the risk service")
+	fl.StringVar(&f.onFailure, "risk-on-failure", string(sluice.Deny),
+		"`POLICY` when the risk service does not answer: allow or deny")
 	fl.StringVar(&f.visibility, "visibility", "",
-		"who finds the sale: `WORD` listed, unlisted (by its id alone) or hidden (no buyer)")
+		"who finds the sale: `WORD` listed, unlisted (by the sale's id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
-		"what buyers read of its units: `WORD` exact, some (whether there are any) or none")
+		"what buyers read of the units left: `WORD` exact, some (whether there are any) or none")
 	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }
 

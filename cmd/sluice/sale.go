@@ -42,8 +42,8 @@ func (a *app) saleDelete() *cobra.Command {
 		func(deleted api.SaleDeleted) error {
 			return a.printRecord(deleted, [][2]string{{"deleted", string(deleted.Deleted)}})
 		})
-	cmd.Long = "Deletes a sale before it opens, with its terms, restocks and lists, if no claim of it was\n" +
-		"ever accepted. A sale that has opened is closed instead, or postponed while no buyer has\n" +
+	cmd.Long = "Deletes a sale before it opens, with its terms, restocks and lists, if no claim of it was " +
+		"ever accepted. A sale that has opened is closed instead, or postponed while no buyer has " +
 		"bought (sale patch --opens-at)."
 	return cmd
 }
@@ -55,13 +55,17 @@ func (a *app) saleList() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		headers := []string{"SALE", "STATE", ">TOTAL", ">TAKEN", ">AVAILABLE", "OPENS", "TITLE"}
-		return printList(a, api.AdminSaleList{Sales: sales}, headers, sales, func(s *api.AdminSale) []string {
-			return []string{
-				string(s.ID), stateOf(s), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale),
-				s.OpensAt.String(), s.Title,
-			}
-		})
+		return a.printSales(sales)
+	})
+}
+
+func (a *app) printSales(sales []api.AdminSale) error {
+	headers := []string{"SALE", "STATE", ">TOTAL", ">TAKEN", ">AVAILABLE", "OPENS", "TITLE"}
+	return printList(a, api.AdminSaleList{Sales: sales}, headers, sales, func(s *api.AdminSale) []string {
+		return []string{
+			string(s.ID), stateOf(s), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale),
+			a.short(&s.OpensAt), s.Title,
+		}
 	})
 }
 
@@ -85,10 +89,11 @@ func available(s api.Sale) string {
 func (a *app) printSale(s api.AdminSale) error {
 	closes, listPrice, state, taken := "never", "", stateOf(&s), figures.Thousands(s.Taken)
 	if s.ArchivedAt != nil {
-		state, taken = fmt.Sprintf("%s, archived %s", s.State, s.ArchivedAt), "" // by the ledger, which has forgotten it
+		// The ledger has forgotten what was taken.
+		state, taken = fmt.Sprintf("%s, archived %s", s.State, a.local(s.ArchivedAt)), ""
 	}
 	if s.ClosesAt != nil {
-		closes = s.ClosesAt.String()
+		closes = a.local(s.ClosesAt)
 	}
 	if s.ListPrice != nil {
 		listPrice = money(*s.ListPrice)
@@ -104,7 +109,7 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"taken", taken},
 		{"available", available(s.Sale)},
 		{"per buyer", perBuyer(s)},
-		{"opens", s.OpensAt.String()},
+		{"opens", a.local(&s.OpensAt)},
 		{"closes", closes},
 		{"payment", fmt.Sprintf("within %s, and %s of grace", time.Duration(s.PaymentWindowS)*time.Second,
 			time.Duration(s.PaymentGraceS)*time.Second)},
@@ -112,12 +117,12 @@ func (a *app) printSale(s api.AdminSale) error {
 			figures.Plural(s.Backlog, "journal entry", "journal entries") + " waiting"},
 	}
 	if c := s.Claims; c != nil {
-		fields = append(fields, [2]string{"claims", claimsText(c)}, [2]string{"refused", counts(c.Refused)})
+		fields = append(fields, [2]string{"claims", a.claimsText(c)}, [2]string{"refused", counts(c.Refused)})
 	}
 	if d := s.DeletedOrders; d != nil {
 		until := ", more to come"
 		if d.At != nil {
-			until = ", " + d.At.String()
+			until = ", " + a.local(d.At)
 		}
 		fields = append(fields, [2]string{"deleted", "by order_retention" + until})
 		for _, sum := range d.Sums {
@@ -131,8 +136,8 @@ func (a *app) printSale(s api.AdminSale) error {
 }
 
 // claimsText says whether buyers come at all, and what they get.
-func claimsText(c *api.ClaimCounts) string {
-	return fmt.Sprintf("%s (node %s, since %s)", cmp.Or(counts(c.Answers), "none"), c.Node, c.Since)
+func (a *app) claimsText(c *api.ClaimCounts) string {
+	return fmt.Sprintf("%s (node %s, since %s)", cmp.Or(counts(c.Answers), "none"), c.Node, a.local(&c.Since))
 }
 
 // counts lists numbers by name, the largest first.
@@ -171,7 +176,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 	var empty, export bool
 	cmd := &cobra.Command{
 		Use: string(kind) + " SALE", Short: short, Args: exactly("SALE"),
-		Long: long + "\n\nWithout flags it shows how long the list is. --file replaces all of it at one moment;\n" +
+		Long: long + "\n\nWithout flags the command shows how long the list is. --file replaces all of it at one moment; " +
 			"a file that is wrong somewhere changes nothing. Servers follow within two seconds.",
 		Example: fmt.Sprintf("  sluice sale %s phone --file buyers.txt\n  sluice sale %s phone --export > buyers.txt", kind,
 			kind),
@@ -208,7 +213,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 		}
 		updated := "never"
 		if list.UpdatedAt != nil {
-			updated = list.UpdatedAt.String()
+			updated = a.local(list.UpdatedAt)
 		}
 		return a.printRecord(list, [][2]string{
 			{"sale", string(list.SaleID)},
@@ -270,12 +275,12 @@ func (a *app) saleRestock() *cobra.Command {
 	var delta int64
 	cmd := &cobra.Command{
 		Use: "restock SALE --delta N", Short: "Change a sale's total while it runs", Args: exactly("SALE"),
-		Long: "Adds units to the total, or takes back unsold ones. The same --id changes\n" +
+		Long: "Adds units to the total, or takes back unsold ones. The same --id changes " +
 			"the total once, however often it is sent.",
 		Example: "  sluice sale restock phone --delta 200\n  sluice sale restock phone --delta=-50 --id recall-1",
 	}
 	cmd.Flags().Int64Var(&delta, "delta", 0, "`N` units more, or less if negative")
-	cmd.Flags().StringVar(&id, "id", "", "`ID` of this change in your books (default: a new one)")
+	cmd.Flags().StringVar(&id, "id", "", "`ID` of this change in your books (default: a new id)")
 	before(cmd, func([]string) error {
 		if delta == 0 {
 			return errors.New("--delta: want a number of units, not 0")

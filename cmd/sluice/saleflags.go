@@ -36,7 +36,8 @@ func (a *app) saleCreate() *cobra.Command {
 	f := saleFlags{create: true}
 	cmd := &cobra.Command{
 		Use: "create --title TITLE --price N --total N", Short: "Create a sale", Args: exactly(),
-		Example: "  sluice sale create --id phone --title 'A phone' --price 99900 --total 1000 --opens-at +10m\n" +
+		Example: "  sluice sale create --id phone --title 'A phone' --price 99900 --total 1000 \\\n" +
+			"    --opens-at +10m\n" +
 			"  sluice sale create --file sale.json",
 	}
 	cmd.Flags().StringVar(&f.file, "file", "",
@@ -69,8 +70,8 @@ func (a *app) salePatch() *cobra.Command {
 		func(c *client.Client, ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
 			return c.PatchSale(ctx, id, message)
 		}, a.printSale)
-	cmd.Long = "Changes what is given, and nothing else. From the opening on, the limits that decide who\n" +
-		"may buy how much are fixed, but the total can be raised and the closing time moved. What\n" +
+	cmd.Long = "Changes what is given, and nothing else. From the opening on, the limits that decide who " +
+		"may buy how much are fixed, but the total can be raised and the closing time moved. What " +
 		"is asked of buyers (rates, ratio, ticket and so on) can change at any moment."
 	cmd.Example = "  sluice sale patch phone --admission-ratio 1.5 --buyer-rate 10/1s,shared\n" +
 		"  sluice sale patch phone --closes-at +10m --address-rate none"
@@ -109,14 +110,14 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 	text(&f.maxUnpaid, "max-unpaid-per-buyer", "",
 		"orders of one buyer that may expire, or be cancelled by the buyer, `N` or none"+
 			when(fmt.Sprintf(" (default %d)", sluice.NewSale(0, 1).MaxUnpaid), ""))
-	text(&f.opens, "opens-at", "now", "`TIME` in RFC 3339, or +10m for in ten minutes"+when(", or now", ""))
-	text(&f.closes, "closes-at", "none", "`TIME` as for opens-at, or "+when("none", "now, or none"))
+	text(&f.opens, "opens-at", "now", "`TIME` of the opening in RFC 3339, or +10m for in ten minutes"+when(", or now", ""))
+	text(&f.closes, "closes-at", "none", "`TIME` of the end in RFC 3339, or +10m, "+when("or none", "now, or none"))
 	var unless sluice.Sale
 	if f.create {
 		unless = sluice.NewSale(0, 1)
 	}
 	fl.DurationVar(&f.window, "payment-window", unless.PaymentWindow, "how long a buyer may take to pay")
-	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how much longer the units are kept")
+	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how long the units are kept after the payment window")
 	f.rules.add(cmd)
 }
 

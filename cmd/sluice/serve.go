@@ -28,11 +28,12 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a server", Args: exactly(),
-		Long: "Runs a server until SIGINT or SIGTERM. Without settings it keeps everything in\n" +
-			"./sluice-data and listens on 127.0.0.1:8080. Several servers share a sale when\n" +
+		Long: "Runs a server until SIGINT or SIGTERM. Without settings the server keeps everything in " +
+			"./sluice-data and listens on 127.0.0.1:8080. Several servers share a sale when " +
 			"they share a ledger (Redis) and a store (PostgreSQL).",
 		Example: "  sluice serve\n" +
-			"  sluice serve --ledger redis://127.0.0.1:6379 --store postgres://sluice@127.0.0.1/sluice",
+			"  sluice serve --ledger redis://127.0.0.1:6379 \\\n" +
+			"    --store postgres://sluice@127.0.0.1/sluice",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			secure, err := loadTLS(c, newLogger(a.stderr, c))
 			if err != nil {
@@ -41,7 +42,7 @@ func (a *app) serveCommand() *cobra.Command {
 			return a.serve(cmd.Context(), c, secure)
 		}),
 	}
-	config.AddFlags(cmd.Flags(), config.OfServer()...)
+	serverFlags(cmd)
 	return cmd
 }
 
@@ -145,7 +146,7 @@ func (a *app) banner(s *server, c *config.Config) error {
 
 // link makes a URL clickable on a terminal.
 func (a *app) link(url string) string {
-	if terminal(a.stdout) == nil {
+	if a.columns == 0 {
 		return url
 	}
 	return lipgloss.NewStyle().Underline(true).Hyperlink(url).Render(url)

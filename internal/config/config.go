@@ -157,15 +157,28 @@ func foreign(name string) bool {
 		strings.HasSuffix(name, "_PORT") || strings.Contains(name, "_PORT_")
 }
 
-// OfServer returns the settings that have a flag at serve: all that may have
-// one, but for those of the commands that call a server.
-func OfServer() (keys []string) {
+// Annotations of the flags that AddServerFlags adds.
+const (
+	Group = "sluice_group" // the heading in help
+	Rare  = "sluice_rare"  // only --help-all shows the flag
+)
+
+// AddServerFlags gives a command flags for all settings of a server, in groups, and for more. Settings of the
+// commands that call a server are none of a server's.
+func AddServerFlags(flags *pflag.FlagSet, more ...string) {
+	flags.SortFlags = false
 	for i := range settings {
-		if s := &settings[i]; !s.noFlag && s.key != "url" && s.key != "admin_url" {
-			keys = append(keys, s.key)
+		s := &settings[i]
+		if s.noFlag || (s.key == "url" || s.key == "admin_url") && !slices.Contains(more, s.key) {
+			continue
+		}
+		AddFlags(flags, s.key)
+		f := flags.Lookup(flagName(s.key))
+		f.Annotations = map[string][]string{Group: {s.group}}
+		if !slices.Contains(needed, s.key) {
+			f.Annotations[Rare] = nil
 		}
 	}
-	return keys
 }
 
 // AddFlags gives a command flags for these settings.

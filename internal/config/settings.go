@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,7 +19,8 @@ type setting struct {
 	preset string // default
 	arg    string // what the value is, in help
 	help   string
-	secret bool // never printed, and has no flag of which `ps` would tell, but for admin_key
+	group  string // the heading in help
+	secret bool   // never printed, and has no flag of which `ps` would tell, but for admin_key
 	noFlag bool
 	list   bool // in the file it may be a YAML list
 	// shown is how the value is printed, if neither as it is nor as ***.
@@ -40,133 +42,164 @@ func hidden(key string, at *string, help string) setting {
 // settings are all rows, for what needs no values.
 var settings = new(Config).settings()
 
+// needed are the settings that most people need: serve --help shows them, --help-all the others too.
+var needed = []string{
+	"data_dir", "ledger", "store", "listen", "admin_listen", "trusted_proxies", "login_url", "pay_url",
+}
+
+// group puts rows under a heading.
+func group(title string, rows ...setting) []setting {
+	for i := range rows {
+		rows[i].group = title
+	}
+	return rows
+}
+
 // settings is the table, with the places in c that checks write to.
 func (c *Config) settings() []setting {
-	return []setting{
-		plain("data_dir", "./sluice-data", "PATH", text(&c.DataDir),
-			"folder for this server's name, secrets and embedded databases; one process owns it at a time"),
-		plain("ledger", "", "URL", ledger(&c.Ledger, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
-			"where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, redis+cluster://, "+
-				"or store for the PostgreSQL of store (default: SQLite in data_dir)"),
-		plain("ledger_replica", "", "URL", backend(&c.LedgerReplica, "redis", "rediss", "redis+sentinel", "redis+cluster"),
-			"a replica of a Redis ledger, read for those who look on: redis://, rediss://, "+
-				"redis+sentinel://, redis+cluster:// (default: none)"),
-		plain("store", "", "URL", backend(&c.Store, "sqlite", "postgres", "postgresql", "mysql"),
-			"where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)"),
-		plain("listen", "127.0.0.1:8080", "HOST:PORT", listen(&c.Listen),
-			"address of the HTTP server; port 0 picks a free one"),
-		plain("admin_listen", "", "HOST:PORT", listen(&c.AdminListen),
-			"address of the merchant's API and the metrics (default: that of listen if it is on loopback, "+
-				"else "+defaultAdminListen+")"),
-		plain("ready_file", "", "PATH", text(&c.ReadyFile),
-			"file that gets the server's URL once it is ready; the second line is that of admin_listen, if "+
-				"it is another"),
-		plain("node", "", "NAME", c.checkNode,
-			"name of this server among those of one ledger (default: random, kept in data_dir)"),
-		plain("tls_cert", "", "PATH", text(&c.TLSCert),
-			"certificate chain (PEM) to serve HTTPS with; goes with tls_key"),
-		plain("tls_key", "", "PATH", text(&c.TLSKey),
-			"private key (PEM) of tls_cert"),
-		{
-			key: "admin_key", arg: "KEY", secret: true, check: checkSecret(&c.AdminKey),
-			help: "the merchant's key (default: generated on first start, kept in data_dir as admin.key)",
-		},
-		hidden("buyer_secret", &c.BuyerSecret,
-			"signs buyers' tokens, HS256 (default: generated on first start, kept in data_dir as "+
-				"buyer.secret)"),
-		hidden("buyer_secret_previous", &c.BuyerSecretPrevious,
-			"the buyer_secret before: its tokens stay good while it is replaced"),
-		hidden("webhook_key", &c.WebhookKey,
-			"encrypts the webhooks' secrets in the store, and makes pseudonyms of erased buyers; all "+
-				"servers of a shop need the same (default: with an embedded store kept in data_dir)"),
-		hidden("ticket_secret", &c.TicketSecret,
-			"signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)"),
-		hidden("ticket_secret_previous", &c.TicketSecretPrevious,
-			"the ticket_secret before: its tickets stay good while it is replaced"),
-		{
-			key: "admin_keys", arg: "LIST", secret: true, noFlag: true, list: true, shown: showAdminKeys,
-			check: c.checkAdminKeys,
-			help: "more keys of admins: a list of {name, role: viewer, operator or owner, and one of key, " +
-				"key_sha256, key_file}",
-		},
-		{
-			key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS, check: given(&c.BuyerJWKS, auth.CheckKeysLocation),
-			help: "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 " +
-				"only if buyer_secret is set)",
-		},
-		plain("buyer_issuer", "", "TEXT", text(&c.BuyerIssuer),
-			`what the "iss" of every buyer's token must be`),
-		plain("buyer_audience", "", "TEXT", text(&c.BuyerAudience),
-			`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
-		plain("buyer_id", auth.ExactID, "WORD", oneOf(&c.BuyerID, auth.ExactID, auth.TrimmedID, auth.CasefoldID),
-			"which spellings of a buyer's id are one buyer: exact, trimmed (no white space at the ends) or casefold "+
-				"(nor case); all servers of a shop need the same"),
-		plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
-			`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
-		plain("clock_skew", "30s", "DURATION", orNone(&c.ClockSkew, duration(&c.ClockSkew, 0, 10*time.Minute)),
-			"how far the clocks of those who sign buyers' tokens may be off"),
-		plain("login_url", "", "URL", link(&c.Pages.LoginURL),
-			"the shop's login, which the buyer's pages link to; {return} in it becomes the address to come "+
-				"back to (default: no link)"),
-		plain("pay_url", "", "URL", link(&c.Pages.PayURL, "{order}"),
-			"where the shop takes the money, which the buyer's pages link to; {order} in it becomes the "+
-				"order's id (default: no link)"),
-		plain("url", "http://127.0.0.1:8080", "URL", serverURL(&c.URL),
-			"server that sale, order and load speak to"),
-		plain("admin_url", "", "URL", serverURL(&c.AdminURL),
-			"where that server has the merchant's API, if its admin_listen is another address (default: url)"),
-		plain("log_level", "info", "LEVEL", oneOf(&c.LogLevel, "debug", "info", "warn", "error"),
-			"debug, info, warn or error"),
-		plain("log_format", "text", "FORMAT", oneOf(&c.LogFormat, "text", "json"),
-			"text or json"),
-		plain("trace_endpoint", "", "URL", serverURL(&c.TraceEndpoint),
-			"receiver of OpenTelemetry (OTLP over HTTP) for traces of orders, like http://127.0.0.1:4318 (default: no "+
-				"traces)"),
-		plain("trace_ratio", "0.01", "RATIO", ratio(&c.TraceRatio),
-			"part of the orders that is traced, up to 1; all servers of a shop need the same"),
-		plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
-			"how long a stopping server may take to answer and store what it has taken"),
-		plain("refresh_interval", "200ms", "DURATION",
-			duration(&c.Refresh, 10*time.Millisecond, sluice.RefusalLease*4/5),
-			"how often a server reads the state of the sales from the ledger"),
-		plain("cors_origins", "", "ORIGINS", c.checkOrigins,
-			"origins whose pages may use the buyers' half of the API, separated by commas, like "+
-				"https://shop.example (default: none)"),
-		plain("event_streams", "10000", "N", orNone(&c.EventStreams, number(&c.EventStreams, 0, 1_000_000)),
-			"event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none"),
-		plain("events_per_address", "1000", "N", orNone(&c.EventsPerAddress, number(&c.EventsPerAddress, 0, 1_000_000)),
-			"event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as "+
-				"many) may have open at a time; 0: no such limit"),
-		plain("claim_queue", "20000", "N", number(&c.Queue, 1, 10_000_000),
-			"claims of one sale that may wait for the ledger before more are refused as overloaded"),
-		plain("claims_in_flight", "50000", "N", number(&c.ClaimsInFlight, 1, 10_000_000),
-			"claims of all sales in flight before more are refused as overloaded"),
-		plain("trusted_proxies", "", "CIDRS", proxies(&c.TrustedProxies),
-			"proxies that are believed when they say where a request comes from, like 10.0.0.0/8,192.0.2.1 "+
-				"(default: none)"),
-		plain("client_address_header", "x-forwarded-for", "HEADER",
-			oneOf(&c.ClientAddressHeader, "x-forwarded-for", "forwarded"),
-			"the header in which they say it: x-forwarded-for or forwarded (RFC 7239)"),
-		plain("retention", "168h", "DURATION", duration(&c.Retention, time.Second, 10*365*24*time.Hour),
-			"how long a closed and settled sale stays in the ledger before only the store answers for it"),
-		plain("record_retention", "off", "DURATION", durationOrOff(&c.RecordRetention, time.Second, 100*365*24*time.Hour),
-			"how long after a sale was archived its orders and events name their buyers, and how long actions "+
-				"of admins are kept; off: for ever"),
-		plain("order_retention", "off", "DURATION", durationOrOff(&c.OrderRetention, time.Second, 100*365*24*time.Hour),
-			"how long events are kept, and orders after their sale was archived, before they are deleted; off: for "+
-				"ever"),
-		plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.Reconcile, time.Second, 24*time.Hour),
-			"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
-		plain("expiry_interval", "250ms", "DURATION", duration(&c.Expiry, 10*time.Millisecond, time.Minute),
-			"how often a server looks for unpaid orders that are due and for units on their way back to "+
-				"the ledger"),
-		// Longer than a transaction of the pipeline may take (10 s).
-		plain("abandoned_after", "30s", "DURATION", duration(&c.Abandoned, 15*time.Second, time.Hour),
-			"how long another server may hold an accepted claim without storing it before this one takes "+
-				"it over"),
-		plain("wait_replicas", "0", "N", number(&c.WaitReplicas, 0, 16),
-			"replicas of a Redis ledger that must have a batch before its claims are answered"),
-	}
+	return slices.Concat(
+		group("Data",
+			plain("data_dir", "./sluice-data", "PATH", text(&c.DataDir),
+				"folder of the server's name, secrets and embedded databases; one process owns a data folder at a time"),
+			plain("ledger", "", "URL", ledger(&c.Ledger, "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster"),
+				"where claims are decided: sqlite:PATH, redis://, rediss://, redis+sentinel://, redis+cluster://, "+
+					"or store: the PostgreSQL of the store decides (default: SQLite in data_dir)"),
+			plain("store", "", "URL", backend(&c.Store, "sqlite", "postgres", "postgresql", "mysql"),
+				"where orders are kept: sqlite:PATH, postgres://, mysql:// (default: SQLite in data_dir)"),
+			plain("ledger_replica", "", "URL", backend(&c.LedgerReplica, "redis", "rediss", "redis+sentinel", "redis+cluster"),
+				"replica of a Redis ledger, read for buyers who only look on: redis://, rediss://, "+
+					"redis+sentinel://, redis+cluster:// (default: none)"),
+			plain("wait_replicas", "0", "N", number(&c.WaitReplicas, 0, 16),
+				"replicas of a Redis ledger that must have a batch before the claims of the batch are answered"),
+		),
+		group("Network",
+			plain("listen", "127.0.0.1:8080", "HOST:PORT", listen(&c.Listen),
+				"address of the HTTP server; port 0 picks a free one"),
+			plain("admin_listen", "", "HOST:PORT", listen(&c.AdminListen),
+				"address of the merchant's API and the metrics (default: the address of listen if that is on "+
+					"loopback, else "+defaultAdminListen+")"),
+			plain("trusted_proxies", "", "CIDRS", proxies(&c.TrustedProxies),
+				"proxies that may name the client's address, like 10.0.0.0/8,192.0.2.1 (default: none)"),
+			plain("client_address_header", "x-forwarded-for", "HEADER",
+				oneOf(&c.ClientAddressHeader, "x-forwarded-for", "forwarded"),
+				"header in which trusted_proxies name the client's address: x-forwarded-for or forwarded (RFC 7239)"),
+			plain("tls_cert", "", "PATH", text(&c.TLSCert),
+				"certificate chain (PEM) for HTTPS; goes with tls_key"),
+			plain("tls_key", "", "PATH", text(&c.TLSKey),
+				"private key (PEM) of tls_cert"),
+			plain("cors_origins", "", "ORIGINS", c.checkOrigins,
+				"origins whose pages may use the buyers' half of the API, separated by commas, like "+
+					"https://shop.example (default: none)"),
+		),
+		group("Shop",
+			plain("login_url", "", "URL", link(&c.Pages.LoginURL),
+				"the shop's login, which the buyer's pages link to; {return} in the URL becomes the address to come "+
+					"back to (default: no link)"),
+			plain("pay_url", "", "URL", link(&c.Pages.PayURL, "{order}"),
+				"the shop's payment page, which the buyer's pages link to; {order} in the URL becomes the order's id "+
+					"(default: no link)"),
+		),
+		group("Keys",
+			setting{
+				key: "admin_key", arg: "KEY", secret: true, check: checkSecret(&c.AdminKey),
+				help: "the merchant's key (default: generated on first start, kept in data_dir as admin.key)",
+			},
+			setting{
+				key: "admin_keys", arg: "LIST", secret: true, noFlag: true, list: true, shown: showAdminKeys,
+				check: c.checkAdminKeys,
+				help: "more keys of admins: a list of {name, role: viewer, operator or owner, and one of key, " +
+					"key_sha256, key_file}",
+			},
+			hidden("buyer_secret", &c.BuyerSecret,
+				"signs buyers' tokens, HS256 (default: generated on first start, kept in data_dir as "+
+					"buyer.secret)"),
+			hidden("buyer_secret_previous", &c.BuyerSecretPrevious,
+				"the former buyer_secret, whose tokens stay valid while the secret is replaced"),
+			hidden("webhook_key", &c.WebhookKey,
+				"encrypts the webhooks' secrets in the store, and makes pseudonyms of erased buyers; all "+
+					"servers of a shop need the same (default: with an embedded store kept in data_dir)"),
+			hidden("ticket_secret", &c.TicketSecret,
+				"signs purchase tickets; all servers of a shop need the same (default: derived from buyer_secret)"),
+			hidden("ticket_secret_previous", &c.TicketSecretPrevious,
+				"the former ticket_secret, whose tickets stay valid while the secret is replaced"),
+		),
+		group("Buyers' tokens",
+			setting{
+				key: "buyer_jwks", arg: "PATH_OR_URL", shown: showJWKS, check: given(&c.BuyerJWKS, auth.CheckKeysLocation),
+				help: "public keys of buyers' tokens, RS256, ES256 or EdDSA: a JWKS file or https URL (then HS256 " +
+					"only if buyer_secret is set)",
+			},
+			plain("buyer_issuer", "", "TEXT", text(&c.BuyerIssuer),
+				`what the "iss" of every buyer's token must be`),
+			plain("buyer_audience", "", "TEXT", text(&c.BuyerAudience),
+				`what must be among the "aud" of every buyer's token; needed with buyer_jwks; *: any`),
+			plain("buyer_id", auth.ExactID, "WORD", oneOf(&c.BuyerID, auth.ExactID, auth.TrimmedID, auth.CasefoldID),
+				"which spellings of a buyer's id are one buyer: exact, trimmed (no white space at the ends) or casefold "+
+					"(nor case); all servers of a shop need the same"),
+			plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
+				`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
+			plain("clock_skew", "30s", "DURATION", orNone(&c.ClockSkew, duration(&c.ClockSkew, 0, 10*time.Minute)),
+				"how far the clocks of the services that sign buyers' tokens may be off"),
+		),
+		group("Retention",
+			plain("retention", "168h", "DURATION", duration(&c.Retention, time.Second, 10*365*24*time.Hour),
+				"how long a closed and settled sale stays in the ledger before only the store answers for the sale"),
+			plain("record_retention", "off", "DURATION", durationOrOff(&c.RecordRetention, time.Second, 100*365*24*time.Hour),
+				"how long after a sale was archived orders and events name their buyers, and how long actions of "+
+					"admins are kept; off: for ever"),
+			plain("order_retention", "off", "DURATION", durationOrOff(&c.OrderRetention, time.Second, 100*365*24*time.Hour),
+				"how long events are kept, and orders after their sale was archived; off: for ever"),
+		),
+		group("Limits",
+			plain("claim_queue", "20000", "N", number(&c.Queue, 1, 10_000_000),
+				"claims of one sale that may wait for the ledger before more are refused as overloaded"),
+			plain("claims_in_flight", "50000", "N", number(&c.ClaimsInFlight, 1, 10_000_000),
+				"claims of all sales in flight before more are refused as overloaded"),
+			plain("event_streams", "10000", "N", orNone(&c.EventStreams, number(&c.EventStreams, 0, 1_000_000)),
+				"event streams (GET /v1/sales/{sale}/events) that may be open at a time; 0: none"),
+			plain("events_per_address", "1000", "N", orNone(&c.EventsPerAddress, number(&c.EventsPerAddress, 0, 1_000_000)),
+				"event streams that one client address (of IPv6: one /64; a /56 twice, a /48 four times as "+
+					"many) may have open at a time; 0: no such limit"),
+		),
+		group("Process",
+			plain("node", "", "NAME", c.checkNode,
+				"name of this server among the servers of one ledger (default: random, kept in data_dir)"),
+			plain("ready_file", "", "PATH", text(&c.ReadyFile),
+				"file that gets the server's URL once the server is ready, and on a second line the merchant API's "+
+					"URL if admin_listen is another address"),
+			plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
+				"how long a stopping server may take to answer requests and store accepted claims"),
+			plain("refresh_interval", "200ms", "DURATION",
+				duration(&c.Refresh, 10*time.Millisecond, sluice.RefusalLease*4/5),
+				"how often a server reads the state of the sales from the ledger"),
+			plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.Reconcile, time.Second, 24*time.Hour),
+				"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
+			plain("expiry_interval", "250ms", "DURATION", duration(&c.Expiry, 10*time.Millisecond, time.Minute),
+				"how often a server looks for unpaid orders that are due and for units on their way back to "+
+					"the ledger"),
+			// Longer than a transaction of the pipeline may take (10 s).
+			plain("abandoned_after", "30s", "DURATION", duration(&c.Abandoned, 15*time.Second, time.Hour),
+				"how long another server may hold an accepted claim without storing the order before this server "+
+					"takes the claim over"),
+		),
+		group("Logs and traces",
+			plain("log_level", "info", "LEVEL", oneOf(&c.LogLevel, "debug", "info", "warn", "error"),
+				"least level of what is logged: debug, info, warn or error"),
+			plain("log_format", "text", "FORMAT", oneOf(&c.LogFormat, "text", "json"),
+				"format of the log: text or json"),
+			plain("trace_endpoint", "", "URL", serverURL(&c.TraceEndpoint),
+				"receiver of OpenTelemetry (OTLP over HTTP) for traces of orders, like http://127.0.0.1:4318 "+
+					"(default: no traces)"),
+			plain("trace_ratio", "0.01", "RATIO", ratio(&c.TraceRatio),
+				"part of the orders that is traced, up to 1; all servers of a shop need the same"),
+		),
+		group("Commands",
+			plain("url", "http://127.0.0.1:8080", "URL", serverURL(&c.URL),
+				"the server, for commands like sale, order and load"),
+			plain("admin_url", "", "URL", serverURL(&c.AdminURL),
+				"the server's merchant API, if it has an admin_listen of its own (default: url)"),
+		),
+	)
 }
 
 func find(key string) *setting {

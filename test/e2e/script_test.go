@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/text/width"
 )
 
 // TestScripts runs scripts/*.txtar: what a user types, and what comes back.
@@ -25,6 +26,8 @@ import (
 //	                       or len for the length
 //	sql FILE STATEMENT     edits an SQLite file; one row must change
 //	until TEXT PROGRAM...  runs the program until its output has the text
+//	fits N                 no line of the last output to the terminal takes
+//	                       more than N of its cells
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "scripts",
@@ -36,7 +39,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"exits": scriptExits, "ready": scriptReady, "save": scriptSave,
-			"json": scriptJSON, "sql": scriptSQL, "until": scriptUntil,
+			"json": scriptJSON, "sql": scriptSQL, "until": scriptUntil, "fits": scriptFits,
 		},
 	})
 }
@@ -77,6 +80,23 @@ func scriptSQL(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(err)
 	if n != 1 {
 		ts.Fatalf("%d rows changed, want 1", n)
+	}
+}
+
+func scriptFits(ts *testscript.TestScript, _ bool, args []string) {
+	most, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	for line := range strings.FieldsFuncSeq(ts.ReadFile("ttyout"), func(r rune) bool { return r == '\r' || r == '\n' }) {
+		cells := 0
+		for _, r := range line {
+			cells++
+			if kind := width.LookupRune(r).Kind(); kind == width.EastAsianWide || kind == width.EastAsianFullwidth {
+				cells++
+			}
+		}
+		if cells > most {
+			ts.Fatalf("%d cells: %s", cells, line)
+		}
 	}
 }
 
