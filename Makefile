@@ -53,7 +53,7 @@ ONLY := redis,http
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt nightly bench bench-compare articles articles-faults demo referee soak fuzz install release site vulnerabilities
+.PHONY: help build test test-go race lint fmt nightly bench bench-compare articles articles-faults demo referee soak fuzz install release site picture vulnerabilities
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -122,6 +122,9 @@ release: ## archives, packages, image, checksums of this commit in dist: docs/re
 
 site: ## a static web site of all documents in site/index.html, in both languages
 	go run -C lab ./site .. ../site
+
+picture: build ## the README's moving picture of the demo, docs/images/demo.svg, from a run on this machine
+	go run -C lab ./cast ../docs/images/demo.svg ../bin/sluice demo
 
 vulnerabilities: ## what is known of what the programs call; asks vuln.go.dev
 	$(tool) govulncheck ./...

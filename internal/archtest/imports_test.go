@@ -132,6 +132,7 @@ var table = []row{
 	{"lab/articles", []string{
 		"lab/internal/...", "internal/figures", "internal/servertest",
 	}, []string{"*"}},
+	{"lab/cast", nil, []string{"*"}},
 	{"lab/compare", []string{"internal/figures", "lab/internal/table"}, nil},
 	{"lab/handler", nil, nil}, // tests and benchmarks
 	{"lab/referee", []string{"lab/internal/referee"}, nil},
