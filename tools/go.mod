@@ -1,6 +1,6 @@
 module github.com/sluicehq/sluice/tools
 
-go 1.26.8
+go 1.26.0
 
 tool (
 	github.com/google/go-containerregistry/cmd/crane
