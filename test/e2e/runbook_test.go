@@ -143,7 +143,7 @@ trap stop EXIT
 	readme := snippets(t, "README.md")
 	remote := strings.NewReplacer(ledger[0], ledger[1], "postgres://sluice:secret@127.0.0.1:5432/sluice", "'"+pg.URL()+"'",
 		"./sluice serve", "serve", "sluice demo", "sluice demo --buyers 2000 --stock 100")
-	script += remote.Replace(next(t, &readme, "sh", "serve --ledger") + next(t, &readme, "sh", "demo --ledger store"))
+	script += remote.Replace(next(t, &readme, "sh", "serve --ledger"))
 	script += "stop\necho all of it\n"
 
 	dir := t.TempDir()
