@@ -132,6 +132,8 @@ trap stop EXIT
 	script += inSteps(t, "docs/gate.md", step{has: "sale patch"})
 	script += inSteps(t, "docs/events.md",
 		step{has: "events --follow", edits: []string{"--follow", "--follow & READER=$!\nsleep 0.1; kill $READER"}},
+		step{has: "feed kcat", edits: []string{"bash feed", ": bash feed"}}, // TestGuideFeedsAQueue runs it
+		step{has: "feed java", edits: []string{"bash feed", ": bash feed"}}, // needs RocketMQ's library
 		step{has: "webhook create"})
 	script += inSteps(t, "docs/identity.md",
 		step{has: "admin log", before: "ADMIN=\"Authorization: Bearer $(cat sluice-data/admin.key)\" URL=http://$ADDR\n"})
