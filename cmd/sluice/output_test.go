@@ -157,16 +157,20 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 		order := sampleOrder
 		for _, e := range []api.Event{
 			{ID: "evt_17_0123abcd", CreatedAt: noon, Type: sluice.EventOrderCreated, Data: api.EventData{Order: &order}},
-			{ID: "evt_18_0123abcd", CreatedAt: noon, Type: sluice.EventSaleArchived,
-				Data: api.EventData{Sale: &api.EventSale{ID: "phone"}}},
+			{
+				ID: "evt_18_0123abcd", CreatedAt: noon, Type: sluice.EventSaleArchived,
+				Data: api.EventData{Sale: &api.EventSale{ID: "phone"}},
+			},
 		} {
 			_ = a.printEvent(&e)
 		}
 	})
 	section("check of a sale", func() {
 		_ = a.printSaleCheck(api.SaleCheck{Checks: []api.Check{
-			{Status: api.CheckWarn, Name: "addresses", Detail: "at most 20 claims in 10 s from one address, which is not named",
-				Where: "trusted_proxies", Right: "the address of your proxy, if it is one"},
+			{
+				Status: api.CheckWarn, Name: "addresses", Detail: "at most 20 claims in 10 s from one address, which is not named",
+				Where: "trusted_proxies", Right: "the address of your proxy, if it is one",
+			},
 			{Status: api.CheckOK, Name: "ledger clock", Detail: "differs by 0s"},
 		}})
 	})
