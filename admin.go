@@ -72,6 +72,8 @@ type Control interface {
 	// opening can be moved to later after it as well, while no claim of the sale was
 	// ever accepted; one that is accepted in the same moment wins (*StateError).
 	Patch(ctx context.Context, id SaleID, edit func(*Sale) error) (Sale, error)
+	// AddPicture gives a sale one more picture to show, unless it has that one.
+	AddPicture(ctx context.Context, id SaleID, picture Picture) (Sale, error)
 	// Delete deletes a sale before it opens, if no claim of it was ever accepted, in
 	// ledger and store; one that is accepted in the same moment wins (*StateError).
 	Delete(ctx context.Context, id SaleID) error

@@ -27,6 +27,8 @@ type Sale struct {
 	Price     Money
 	ListPrice Money // the former price; zero when there is none
 
+	Showcase `json:"-"` // how buyers see it; too much for each event of the sale
+
 	Terms
 
 	PaymentWindow time.Duration // from stored to expired
@@ -133,6 +135,9 @@ func (s *Sale) Validate() error {
 	}
 	if s.PaymentGrace < 0 || s.PaymentGrace > 24*time.Hour {
 		return errors.New("payment_grace_s: want 0 to 86400 (a day)")
+	}
+	if err := s.Showcase.validate(); err != nil {
+		return err
 	}
 	return s.Rules.Validate()
 }

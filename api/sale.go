@@ -31,6 +31,8 @@ type Sale struct {
 	// Shows is what the public reads of the units, "some" or "none"; absent if all.
 	// Then total and available are null.
 	Shows sluice.Availability `json:"shows,omitempty"`
+	// Showcase is how buyers see the sale. Lists and streams leave out the descriptions.
+	sluice.Showcase
 }
 
 // AdminSale is a sale as its merchant sees it.
@@ -116,6 +118,7 @@ type CreateSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: as sluice.NewSale has it
+	PatchShowcase
 	PatchRules
 }
 
@@ -143,7 +146,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
-		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchRules: c.PatchRules,
+		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchShowcase: c.PatchShowcase, PatchRules: c.PatchRules,
 	}
 	if err := patch.Apply(&s); err != nil {
 		return sluice.Sale{}, err
@@ -165,7 +168,27 @@ type PatchSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"`
+	PatchShowcase
 	PatchRules
+}
+
+// PatchShowcase is the showcase in a message that creates or changes a sale: absent fields stay as
+// they are, empty ones take away. Pictures are uploaded to a sale that exists; a message can name
+// them in another order, leave some out, or add addresses.
+type PatchShowcase struct {
+	Description  Opt[string]          `json:"description,omitzero"`
+	Titles       Opt[sluice.Texts]    `json:"titles,omitzero"`
+	Descriptions Opt[sluice.Texts]    `json:"descriptions,omitzero"`
+	Badge        Opt[string]          `json:"badge,omitzero"`
+	Pictures     Opt[sluice.Pictures] `json:"pictures,omitzero"`
+}
+
+func (p *PatchShowcase) apply(s *sluice.Showcase) {
+	set(&s.Description, p.Description)
+	set(&s.Titles, p.Titles)
+	set(&s.Descriptions, p.Descriptions)
+	set(&s.Badge, p.Badge)
+	set(&s.Pictures, p.Pictures)
 }
 
 // Apply edits the sale and says what is wrong with the outcome. As long as
@@ -174,6 +197,7 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 	followed := s.MaxOrders == s.DefaultMaxOrders()
 	set(&s.SKU, p.SKU)
 	set(&s.Title, p.Title)
+	p.PatchShowcase.apply(&s.Showcase)
 	if p.Price.Set {
 		s.Price = p.Price.Value
 		if err := checkCurrency("price", s.Price); err != nil {

@@ -75,6 +75,12 @@ func (c *Client) PatchSale(ctx context.Context, id sluice.SaleID, patch api.Patc
 	return call[api.AdminSale](ctx, c, c.adminKey, http.MethodPatch, adminSalePath(id), patch)
 }
 
+// AddPicture uploads a JPEG, PNG or WebP of at most 10 MiB, which the sale shows after the pictures
+// that it has. The server makes two sizes of it and keeps nothing else.
+func (c *Client) AddPicture(ctx context.Context, id sluice.SaleID, picture io.Reader) (api.AdminSale, error) {
+	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/pictures", picture)
+}
+
 // OpenSale starts a sale now.
 func (c *Client) OpenSale(ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
 	return post[api.AdminSale](ctx, c, adminSalePath(id)+"/open", nil)

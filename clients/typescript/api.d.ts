@@ -29,12 +29,15 @@ export interface AdminSale {
   availability: "exact" | "some" | "none";
   available: number | null;
   backlog: number;
+  badge?: string;
   buyer_rate: RuleBuyerRate | null;
   challenge: RuleChallenge | null;
   claims?: ClaimCounts;
   closes_at: string | null;
   created_at: string;
   deleted_orders?: DeletedOrders;
+  description?: string;
+  descriptions?: Texts;
   eligibility: string | null;
   epoch: number;
   fence: string;
@@ -48,6 +51,8 @@ export interface AdminSale {
   paused: boolean;
   payment_grace_s: number;
   payment_window_s: number;
+  /** the id of a picture that was uploaded (at /s/{sale}/pictures/{id}-640.jpg and -1280.jpg), or its https address */
+  pictures?: string[];
   price: Money;
   risk: RuleRisk | null;
   seq: number;
@@ -62,6 +67,7 @@ export interface AdminSale {
   ticket: RuleTicket | null;
   tickets_from?: string;
   title: string;
+  titles?: Texts;
   total: number | null;
   updated_at: string;
   /** who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist */
@@ -134,9 +140,12 @@ export interface CreateSale {
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";
+  badge?: string;
   buyer_rate?: RuleBuyerRateInput | null;
   challenge?: RuleChallengeInput | null;
   closes_at?: string | null;
+  description?: string;
+  descriptions?: TextsInput;
   eligibility?: string | null;
   id?: string;
   list_price?: MoneyInput | null;
@@ -146,11 +155,14 @@ export interface CreateSale {
   opens_at: string;
   payment_grace_s?: number;
   payment_window_s?: number;
+  /** the id of a picture that was uploaded (at /s/{sale}/pictures/{id}-640.jpg and -1280.jpg), or its https address */
+  pictures?: string[];
   price: MoneyInput;
   risk?: RuleRiskInput | null;
   sku: string;
   ticket?: RuleTicketInput | null;
   title: string;
+  titles?: TextsInput;
   total: number | null;
   /** who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist */
   visibility?: "listed" | "unlisted" | "hidden";
@@ -344,9 +356,12 @@ export interface PatchSale {
   admission_ratio?: number | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability?: "exact" | "some" | "none";
+  badge?: string;
   buyer_rate?: RuleBuyerRateInput | null;
   challenge?: RuleChallengeInput | null;
   closes_at?: string | null;
+  description?: string;
+  descriptions?: TextsInput;
   eligibility?: string | null;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
@@ -355,11 +370,14 @@ export interface PatchSale {
   opens_at?: string;
   payment_grace_s?: number;
   payment_window_s?: number;
+  /** the id of a picture that was uploaded (at /s/{sale}/pictures/{id}-640.jpg and -1280.jpg), or its https address */
+  pictures?: string[];
   price?: MoneyInput;
   risk?: RuleRiskInput | null;
   sku?: string;
   ticket?: RuleTicketInput | null;
   title?: string;
+  titles?: TextsInput;
   total?: number | null;
   /** who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist */
   visibility?: "listed" | "unlisted" | "hidden";
@@ -532,11 +550,16 @@ export interface RuleTicketInput {
 
 export interface Sale {
   available: number | null;
+  badge?: string;
   closes_at: string | null;
+  description?: string;
+  descriptions?: Texts;
   id: string;
   list_price: Money | null;
   max_per_buyer: number | null;
   opens_at: string;
+  /** the id of a picture that was uploaded (at /s/{sale}/pictures/{id}-640.jpg and -1280.jpg), or its https address */
+  pictures?: string[];
   price: Money;
   server_time: string;
   /** what buyers read of the units: all; whether there are any; nothing */
@@ -545,6 +568,7 @@ export interface Sale {
   state: "upcoming" | "open" | "paused" | "sold_out" | "closed" | "unavailable";
   tickets_from?: string;
   title: string;
+  titles?: Texts;
   total: number | null;
 }
 
@@ -569,6 +593,16 @@ export interface ServerTime {
 
 export interface SetLogLevel {
   level: string;
+}
+
+export interface Texts {
+  en?: string;
+  zh?: string;
+}
+
+export interface TextsInput {
+  en?: string;
+  zh?: string;
 }
 
 export interface Ticket {

@@ -20,6 +20,7 @@ export class Merchant {
   createSale(sale: CreateSale): Promise<AdminSale>;
   sale(sale: string): Promise<AdminSale>;
   patchSale(sale: string, change: PatchSale): Promise<AdminSale>;
+  addPicture(sale: string, picture: Blob | Uint8Array | ArrayBuffer): Promise<AdminSale>;
   open(sale: string): Promise<AdminSale>;
   pause(sale: string): Promise<AdminSale>;
   resume(sale: string): Promise<AdminSale>;

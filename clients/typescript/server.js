@@ -57,6 +57,11 @@ export class Merchant {
 
   patchSale(sale, change) { return this.ask(salePath(sale), { method: "PATCH", json: change }); }
 
+  // addPicture uploads a JPEG, PNG or WebP, which the sale shows after the pictures that it has.
+  addPicture(sale, picture) {
+    return this.ask(`${salePath(sale)}/pictures`, { method: "POST", headers: { "Content-Type": "application/octet-stream" }, body: picture });
+  }
+
   // The actions open, pause, resume and close of a sale.
   open(sale) { return this.repeat(`${salePath(sale)}/open`); }
 

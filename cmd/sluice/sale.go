@@ -102,6 +102,7 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"sale", string(s.ID)},
 		{"title", s.Title},
 		{"sku", s.SKU},
+		{"pictures", strings.Join(s.Pictures.Names(), "\n")},
 		{"state", state},
 		{"price", money(s.Price)},
 		{"list price", listPrice},

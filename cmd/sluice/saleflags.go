@@ -29,6 +29,7 @@ type saleFlags struct {
 	total, perBuyer, maxOrders, maxUnpaid string
 	opens, closes                         string
 	window, grace                         time.Duration
+	shown                                 showcaseFlags
 	rules                                 ruleFlags
 }
 
@@ -52,12 +53,15 @@ func (a *app) saleCreate() *cobra.Command {
 	var message api.CreateSale
 	before(cmd, func([]string) (err error) {
 		message, err = f.sale(cmd, a.stdin, time.Now())
-		return err
+		return cmp.Or(err, f.shown.readPictures())
 	})
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		sale, err := c.CreateSale(ctx, message)
 		if err != nil {
 			return err
+		}
+		if sale, err = f.shown.addPictures(ctx, c, sale); err != nil {
+			return fmt.Errorf("the sale %s is created, but: %w", sale.ID, err)
 		}
 		return a.printSale(sale)
 	})
@@ -68,7 +72,15 @@ func (a *app) salePatch() *cobra.Command {
 	var message api.PatchSale
 	cmd := verb(a, "patch SALE", "Change a sale; what is not given stays as it is",
 		func(c *client.Client, ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-			return c.PatchSale(ctx, id, message)
+			change := func() (api.AdminSale, error) { return c.PatchSale(ctx, id, message) }
+			if message == (api.PatchSale{}) { // pictures alone
+				change = func() (api.AdminSale, error) { return c.AdminSale(ctx, id) }
+			}
+			sale, err := change()
+			if err != nil {
+				return sale, err
+			}
+			return f.shown.addPictures(ctx, c, sale)
 		}, a.printSale)
 	cmd.Long = "Changes what is given, and nothing else. From the opening on, the limits that decide who " +
 		"may buy how much are fixed, but the total can be raised and the closing time moved. What " +
@@ -78,10 +90,10 @@ func (a *app) salePatch() *cobra.Command {
 	f.add(cmd)
 	return before(cmd, func([]string) (err error) {
 		message, err = f.patch(cmd, time.Now())
-		if err == nil && message == (api.PatchSale{}) {
+		if err == nil && message == (api.PatchSale{}) && len(f.shown.pictures) == 0 {
 			err = errors.New("nothing to change: want one flag at least, like --title")
 		}
-		return err
+		return cmp.Or(err, f.shown.readPictures())
 	})
 }
 
@@ -118,6 +130,7 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 	}
 	fl.DurationVar(&f.window, "payment-window", unless.PaymentWindow, "how long a buyer may take to pay")
 	fl.DurationVar(&f.grace, "payment-grace", unless.PaymentGrace, "how long the units are kept after the payment window")
+	f.shown.add(cmd)
 	f.rules.add(cmd)
 }
 
@@ -143,7 +156,8 @@ func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m 
 		SKU: cmp.Or(f.sku, f.title), Title: f.title, Price: p.Price, ListPrice: p.ListPrice,
 		Total: p.Total, MaxPerBuyer: p.MaxPerBuyer, MaxOrdersPerBuyer: p.MaxOrdersPerBuyer,
 		MaxUnpaidPerBuyer: p.MaxUnpaidPerBuyer, OpensAt: p.OpensAt, ClosesAt: p.ClosesAt,
-		PaymentWindowS: p.PaymentWindowS, PaymentGraceS: p.PaymentGraceS, PatchRules: p.PatchRules,
+		PaymentWindowS: p.PaymentWindowS, PaymentGraceS: p.PaymentGraceS,
+		PatchShowcase: p.PatchShowcase, PatchRules: p.PatchRules,
 	}
 	if f.id != "" {
 		m.ID = api.Some(sluice.SaleID(f.id))
@@ -210,6 +224,7 @@ func (f *saleFlags) patch(cmd *cobra.Command, now time.Time) (m api.PatchSale, e
 		}
 		*d.field = api.Some(int64(d.value / time.Second))
 	}
+	f.shown.message(cmd, &m.PatchShowcase)
 	return m, f.rules.message(cmd, &m.PatchRules)
 }
 

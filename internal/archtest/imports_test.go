@@ -94,9 +94,12 @@ var table = []row{
 	{"store/mysqlstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
 	{"internal/httpapi", []string{
 		root, "internal/port", "api", "internal/admission", "internal/settle", "internal/auth",
-		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters",
+		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters", "internal/picture",
 	}, nil},
-	{"internal/web", []string{root, "api", "clients/typescript", "internal/content", "internal/figures"}, nil},
+	{"internal/picture", []string{root}, []string{"golang.org/x/image"}},
+	{"internal/web", []string{root, "api", "clients/typescript", "internal/content", "internal/figures"}, []string{
+		"github.com/maypok86/otter", "github.com/microcosm-cc/bluemonday", "github.com/yuin/goldmark",
+	}},
 
 	// Who talks to a server.
 	{"clients/typescript", nil, nil},

@@ -13,9 +13,9 @@ import (
 
 const (
 	// maxRequired bounds the modules that the product's go.mod asks for directly.
-	maxRequired = 29
+	maxRequired = 31
 	// maxLinked bounds the modules of others in a program that embeds the engine with every backend.
-	maxLinked = 33
+	maxLinked = 39
 )
 
 // embedded are the packages that a program may import: the engine with every backend,

@@ -69,7 +69,7 @@ func New(form Form, body []byte) *Answer {
 		status: cmp.Or(form.Status, http.StatusOK), contentType: []string{form.Type}, cacheControl: []string{form.Cache},
 		plain: newVariant(body, `"`+tag+`"`),
 	}
-	if len(body) >= compressFrom {
+	if len(body) >= compressFrom && form.Type != "image/jpeg" { // which is compressed already
 		a.packed = sync.OnceValue(func() *variant {
 			v := newVariant(pack(body, cmp.Or(form.Level, gzip.BestSpeed)), `"`+tag+`-gzip"`)
 			if v.encoding = gzipEncoding; len(v.body) < len(body) {
@@ -99,6 +99,9 @@ func newVariant(body []byte, etag string) variant {
 	}
 	return v
 }
+
+// Size is how many bytes the body has.
+func (a *Answer) Size() int { return len(a.plain.body) }
 
 // With returns the same answer with another Cache-Control.
 func (a *Answer) With(cacheControl string) *Answer {

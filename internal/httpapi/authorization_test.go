@@ -29,20 +29,23 @@ import (
 // down here a second time on purpose. A route that is missing here, or is not
 // there any more, or has another access, fails TestAuthorization.
 var matrix = map[string]httpapi.Access{
-	"GET /v1/sales":               httpapi.Anyone,
-	"GET /v1/sales/{sale}":        httpapi.Anyone,
-	"GET /v1/sales/{sale}/events": httpapi.Anyone,
-	"GET /v1/time":                httpapi.Anyone,
-	"GET /{$}":                    httpapi.Anyone,
-	"GET /s/{sale}":               httpapi.Anyone,
-	"GET /o/{order}":              httpapi.Anyone, // the page; what it shows it asks for with the buyer's token
-	"GET /assets/{build}/{file}":  httpapi.Anyone,
-	"GET /docs":                   httpapi.Anyone,
-	"GET /openapi.json":           httpapi.Anyone,
-	"GET /healthz":                httpapi.Anyone,
-	"GET /readyz":                 httpapi.Anyone,
-	"GET /metrics":                httpapi.Anyone,
-	"/":                           httpapi.Anyone,
+	"GET /v1/sales":                    httpapi.Anyone,
+	"GET /v1/sales/{sale}":             httpapi.Anyone,
+	"GET /v1/sales/{sale}/events":      httpapi.Anyone,
+	"GET /v1/time":                     httpapi.Anyone,
+	"GET /{$}":                         httpapi.Anyone,
+	"GET /s/{sale}":                    httpapi.Anyone,
+	"GET /s/{sale}/pictures/{picture}": httpapi.Anyone,
+	"GET /s/{sale}/remind.ics":         httpapi.Anyone,
+	"GET /orders":                      httpapi.Anyone,
+	"GET /o/{order}":                   httpapi.Anyone, // the page; what it shows it asks for with the buyer's token
+	"GET /assets/{build}/{file}":       httpapi.Anyone,
+	"GET /docs":                        httpapi.Anyone,
+	"GET /openapi.json":                httpapi.Anyone,
+	"GET /healthz":                     httpapi.Anyone,
+	"GET /readyz":                      httpapi.Anyone,
+	"GET /metrics":                     httpapi.Anyone,
+	"/":                                httpapi.Anyone,
 
 	"POST /v1/sales/{sale}/orders":    httpapi.Buyers,
 	"POST /v1/sales/{sale}/challenge": httpapi.Buyers,
@@ -93,11 +96,12 @@ var matrix = map[string]httpapi.Access{
 	"POST /v1/admin/orders/{order}/extend":       httpapi.Operators,
 	"POST /v1/admin/dead-letters/{id}/replay":    httpapi.Operators,
 
-	"POST /v1/admin/buyers/erase":         httpapi.Owners,
-	"POST /v1/admin/sales":                httpapi.Owners,
-	"DELETE /v1/admin/sales/{sale}":       httpapi.Owners,
-	"PATCH /v1/admin/sales/{sale}":        httpapi.Operators, // its rates and ratio; TestOperatorsChangeRates
-	"POST /v1/admin/sales/{sale}/recover": httpapi.Owners,
+	"POST /v1/admin/buyers/erase":          httpapi.Owners,
+	"POST /v1/admin/sales":                 httpapi.Owners,
+	"DELETE /v1/admin/sales/{sale}":        httpapi.Owners,
+	"PATCH /v1/admin/sales/{sale}":         httpapi.Operators, // its rates and ratio; TestOperatorsChangeRates
+	"POST /v1/admin/sales/{sale}/recover":  httpapi.Owners,
+	"POST /v1/admin/sales/{sale}/pictures": httpapi.Owners,
 }
 
 // Keys of admins in these tests.

@@ -49,7 +49,7 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.replaceList(r, sale, kind, buyersIn(upload(w, r), func(text []byte) (sluice.BuyerID, error) {
+	return s.replaceList(r, sale, kind, buyersIn(upload(w, r, maxListBody), func(text []byte) (sluice.BuyerID, error) {
 		id, err := line(text)
 		if err != nil {
 			return "", err
@@ -93,11 +93,11 @@ func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.Li
 	return listMessage(&list), nil
 }
 
-// upload is a body of at most maxListBody bytes, which may take its time.
-func upload(w http.ResponseWriter, r *http.Request) io.Reader {
+// upload is a body of at most so many bytes, which may take its time.
+func upload(w http.ResponseWriter, r *http.Request, most int64) io.Reader {
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(uploadAtMost)) // where there are no deadlines there is nothing to put off
-	body := http.MaxBytesReader(w, r.Body, maxListBody)
+	body := http.MaxBytesReader(w, r.Body, most)
 	return &steady{from: body, control: control, until: time.Now().Add(uploadAtMost)}
 }
 

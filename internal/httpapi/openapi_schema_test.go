@@ -97,6 +97,7 @@ var filledIn = map[reflect.Type][]string{
 var plain = []reflect.Type{
 	reflect.TypeFor[sluice.AuditReport](), reflect.TypeFor[sluice.Difference](), reflect.TypeFor[sluice.Erased](),
 	reflect.TypeFor[sluice.ErasureWait](), reflect.TypeFor[sluice.Money](), reflect.TypeFor[sluice.Recovery](),
+	reflect.TypeFor[sluice.Texts](),
 }
 
 // leaves are the schemas of types that are not what they are made of.
@@ -116,7 +117,11 @@ var leaves = map[reflect.Type]object{
 		"examples": []string{"phone-2026.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"},
 	},
 	reflect.TypeFor[sluice.BuyerID](): {"type": "string", "description": "1 to 128 bytes of UTF-8"},
-	reflect.TypeFor[sluice.Key]():     {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
+	reflect.TypeFor[sluice.Pictures](): {
+		"type": "array", "maxItems": sluice.MaxPictures, "items": object{"type": "string"}, "description": "the id of " +
+			"a picture that was uploaded (at /s/{sale}/pictures/{id}-640.jpg and -1280.jpg), or its https address",
+	},
+	reflect.TypeFor[sluice.Key](): {"type": "string", "pattern": "^[A-Za-z0-9_-]{8,64}$"},
 	reflect.TypeFor[sluice.Visibility](): {
 		"type": "string", "enum": []sluice.Visibility{api.Listed, sluice.Unlisted, sluice.Hidden},
 		"description": "who finds the sale: every buyer; by its id alone; no buyer, for whom it does not exist",

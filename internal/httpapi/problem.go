@@ -211,6 +211,8 @@ var faults = []knownFault{
 	sentinel(sluice.ErrNoTotal, api.CodeSaleState, "the sale has no total; there is nothing to add to"),
 	sentinel(sluice.ErrRestockReused, sluice.KeyReused.String(), "this restock id was used with another delta"),
 	sentinel(sluice.ErrArchived, api.CodeSaleState, "the sale is archived; it does not change any more"),
+	sentinel(sluice.ErrNoPicture, api.CodeBadRequest, "pictures: "+sluice.ErrNoPicture.Error()+
+		"; upload it first, with POST .../pictures"),
 	sentinel(sluice.ErrListSuperseded, api.CodeSaleState, sluice.ErrListSuperseded.Error()),
 	sentinel(sluice.ErrAuditBusy, sluice.Overloaded.String(), sluice.ErrAuditBusy.Error()+"; try again"),
 	sentinel(sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""),

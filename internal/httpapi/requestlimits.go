@@ -42,6 +42,7 @@ type requestLimits struct {
 
 	reads, changes chan struct{}     // a value for each that the databases see
 	tests          chan struct{}     // a value for each webhook that is tried
+	pictures       chan struct{}     // a value for the picture that is being made
 	sales          [64]chan struct{} // a value for each change of the sales that share it
 }
 
@@ -49,7 +50,7 @@ func newRequestLimits(now time.Time) *requestLimits {
 	s := &requestLimits{
 		seed: maphash.MakeSeed(), asked: meters.New(1 << 18), start: now,
 		reads: make(chan struct{}, buyerReads), changes: make(chan struct{}, buyerChanges),
-		tests: make(chan struct{}, webhookTests),
+		tests: make(chan struct{}, webhookTests), pictures: make(chan struct{}, 1),
 	}
 	for i := range s.shards {
 		s.shards[i].now = map[sluice.BuyerID]int{}

@@ -87,6 +87,7 @@ func (s *Server) routes() []route {
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}", get(s.adminShowSale)),
 		s.admin(Operators, "PATCH /v1/admin/sales/{sale}", with(s.patchSale)),
 		s.admin(Owners, "DELETE /v1/admin/sales/{sale}", bare(s.deleteSale)),
+		s.admin(Owners, "POST /v1/admin/sales/{sale}/pictures", s.addPicture),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/open", s.changeSale(sluice.Control.Open)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/pause", s.changeSale(sluice.Control.Pause)),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/resume", s.changeSale(sluice.Control.Resume)),
@@ -126,6 +127,9 @@ func (s *Server) routes() []route {
 
 		s.anyone("GET /{$}", pages),
 		s.anyone("GET /s/{sale}", pages),
+		s.anyone("GET /s/{sale}/pictures/{picture}", pages),
+		s.anyone("GET /s/{sale}/remind.ics", pages),
+		s.anyone("GET /orders", pages),
 		s.anyone("GET /o/{order}", pages),
 		s.anyone("GET /assets/{build}/{file}", pages),
 

@@ -21,7 +21,7 @@ var saleForm = content.Form{Type: jsonType[0], Cache: "public, max-age=1, stale-
 // saleBody is a sale's public answer, encoded when its view is made.
 type saleBody struct {
 	sale   api.Sale
-	json   []byte // of sale, without a line feed
+	json   []byte // of sale without its descriptions, and without a line feed: for lists and streams
 	answer *content.Answer
 }
 
@@ -36,11 +36,19 @@ func EncodeSale(v, before *admission.View) any {
 			return old
 		}
 	}
-	text, err := json.Marshal(public)
+	brief := public
+	brief.Description, brief.Descriptions = "", sluice.Texts{}
+	body := &saleBody{sale: public, json: encoded(&brief)}
+	body.answer = content.New(saleForm, append(encoded(&public), '\n'))
+	return body
+}
+
+func encoded(sale *api.Sale) []byte {
+	text, err := json.Marshal(sale)
 	if err != nil {
 		panic(err)
 	}
-	return &saleBody{sale: public, json: text, answer: content.New(saleForm, append(slices.Clip(text), '\n'))}
+	return text
 }
 
 // sameSale compares all but server_time: for each idle sale once a second, so without reflection.
@@ -170,7 +178,7 @@ func SaleMessage(s *sluice.Sale, r *port.Reading) api.Sale {
 		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice),
 		Total: limited(terms.Total), MaxPerBuyer: limited(terms.MaxPerBuyer),
 		OpensAt: api.At(terms.OpensAt), ClosesAt: api.AtOrNull(terms.ClosesAt),
-		State: r.State(r.Now), ServerTime: api.At(r.Now),
+		State: r.State(r.Now), ServerTime: api.At(r.Now), Showcase: s.Showcase,
 	}
 	if before := s.Rules.Ticket.BeforeS; before > 0 {
 		v.TicketsFrom = api.AtOrNull(terms.OpensAt.Add(-time.Duration(before) * time.Second))

@@ -95,6 +95,8 @@ func TestSameSale(t *testing.T) {
 			field.SetInt(7)
 		case sluice.Money:
 			field.Set(reflect.ValueOf(sluice.Money{Amount: 7}))
+		case sluice.Showcase:
+			field.Set(reflect.ValueOf(sluice.Showcase{Pictures: "https://cdn.shop.example/lamp.jpg"}))
 		case api.Time:
 			field.Set(reflect.ValueOf(api.At(time.Unix(7, 0))))
 		default:

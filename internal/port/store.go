@@ -56,8 +56,14 @@ type SaleStore interface {
 	// terms, and writes it with Terms.Version raised by one, in one
 	// transaction. An error from change is returned as it is, and nothing is
 	// written. A new Total below Taken is ErrBelowTaken; an archived sale is
-	// ErrArchived. The cap follows a raised total, as with Restock.
+	// ErrArchived; a picture that was not put there is ErrNoPicture. The cap follows a raised total, as with Restock.
 	ChangeSale(ctx context.Context, id sluice.SaleID, change func(*sluice.Sale) error) (sluice.Sale, error)
+
+	// PutPicture keeps a picture for a sale, whose Showcase may name it from then on. A
+	// picture that ChangeSale no longer names is deleted. ErrSaleNotFound, ErrArchived.
+	PutPicture(ctx context.Context, id sluice.SaleID, picture sluice.Picture) error
+	// Picture returns the JPEG of this size, SmallPicture or LargePicture. ErrNoPicture.
+	Picture(ctx context.Context, id sluice.SaleID, picture string, size int) ([]byte, error)
 
 	// DeleteSale deletes a sale, if its terms are of this version, with all that is
 	// about it: its terms, restocks and lists. Its events stay, and its id can be used

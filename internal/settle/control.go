@@ -3,6 +3,8 @@ package settle
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -24,6 +26,7 @@ type controlStore interface {
 	lock.Backend
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
 	Lists(ctx context.Context) ([]port.BuyerList, error)
+	PutPicture(ctx context.Context, id sluice.SaleID, picture sluice.Picture) error
 }
 
 // NewControl returns the operators' side of a store and a ledger.
@@ -103,6 +106,34 @@ func (c *Control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice
 		return c.postpone(ctx, id, edit)
 	}
 	return sale, err
+}
+
+// AddPicture implements sluice.Control. A sale that cannot show it is asked first, so that nothing is
+// kept that no sale names.
+func (c *Control) AddPicture(ctx context.Context, id sluice.SaleID, picture sluice.Picture) (sluice.Sale, error) {
+	add := func(s *sluice.Sale) error {
+		names := s.Pictures.Names()
+		switch {
+		case slices.Contains(names, picture.ID):
+			return nil
+		case len(names) == sluice.MaxPictures:
+			return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("it has %d pictures, and no sale has more: take one away "+
+				"first", len(names))}
+		}
+		s.Pictures = sluice.PicturesOf(append(names, picture.ID)...)
+		return nil
+	}
+	sale, err := c.store.Sale(ctx, id)
+	if err == nil {
+		err = add(&sale)
+	}
+	if err == nil {
+		err = c.store.PutPicture(ctx, id, picture)
+	}
+	if err != nil {
+		return sluice.Sale{}, err
+	}
+	return c.Patch(ctx, id, add)
 }
 
 func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {

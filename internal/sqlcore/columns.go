@@ -19,7 +19,7 @@ const (
 		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains, ledger`
 	// editableColumns are the descriptive fields of a sale.
 	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
-		payment_window_ms, payment_grace_ms, rules`
+		payment_window_ms, payment_grace_ms, rules, showcase`
 	// termsColumns selects one version of the terms.
 	termsColumns = `version, ` + limitColumns
 	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
@@ -147,10 +147,10 @@ func (r rules) Scan(src any) error {
 	return nil
 }
 
-// rulesArg is the inverse of rules. A string, not bytes: MySQL takes those for
+// jsonArg is rules or a showcase as its column has it. A string, not bytes: MySQL takes those for
 // binary, which is no JSON.
-func rulesArg(r *sluice.Rules) string {
-	text, err := json.Marshal(r)
+func jsonArg(v any) string {
+	text, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // strings and finite numbers: Validate has seen them
 	}
@@ -175,12 +175,14 @@ func scanListed(r row) (sluice.Sale, error) {
 func scanDamaged(r row) (s sluice.Sale, damage, err error) {
 	var listAmount sql.NullInt64
 	var listCurrency, remains sql.NullString
+	var showcase string
 	var purgedAt time.Time
 	err = r.Scan(slices.Concat([]any{
 		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
 		millis{&s.PaymentWindow},
 		millis{&s.PaymentGrace},
 		rules{&s.Rules, &damage},
+		&showcase,
 	}, termsInto(&s.Terms), []any{
 		&s.Epoch, &s.LoadedEpoch, &s.Fence, &s.Taken,
 		limit{&s.Cap},
@@ -202,6 +204,9 @@ func scanDamaged(r row) (s sluice.Sale, damage, err error) {
 		}
 		s.Remains.At = purgedAt
 	}
+	if bad := json.Unmarshal([]byte(showcase), &s.Showcase); err == nil && bad != nil {
+		s.Showcase = sluice.Showcase{} // it sells without its pictures
+	}
 	s.ListPrice = sluice.Money{Amount: listAmount.Int64, Currency: listCurrency.String}
 	return s, damage, err
 }
@@ -214,7 +219,7 @@ func editableArgs(s *sluice.Sale) []any {
 	}
 	return []any{
 		s.SKU, s.Title, s.Price.Amount, s.Price.Currency, list[0], list[1],
-		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(), rulesArg(&s.Rules),
+		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(), jsonArg(&s.Rules), jsonArg(&s.Showcase),
 	}
 }
 

@@ -54,6 +54,9 @@ func (s *Store) CreateSale(ctx context.Context, sale sluice.Sale) (_ sluice.Sale
 		return sluice.Sale{}, err
 	}
 	err = s.change(ctx, func(tx *conn) error {
+		if err := tx.keepPictures(&sluice.Sale{}, &sale); err != nil {
+			return err
+		}
 		now := tx.now()
 		sale.CreatedAt, sale.UpdatedAt = now, now
 		if !tx.changed(sqlInsertSale, slices.Concat([]any{sale.ID}, editableArgs(&sale), termsArgs(&sale.Terms),
@@ -177,6 +180,9 @@ func (s *Store) ChangeSale(
 			return refused
 		}
 		if err := edited(before, &sale); err != nil {
+			return err
+		}
+		if err := tx.keepPictures(before, &sale); err != nil {
 			return err
 		}
 		return tx.writeChange(&sale)

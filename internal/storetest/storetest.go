@@ -140,6 +140,7 @@ var alone = []storeTest{
 	{"CapOfASaleWithoutATotal", testCapOfNoTotal},
 	{"Archive", testArchive},
 	{"DeleteSale", testDeleteSale},
+	{"Showcase", testShowcase},
 	{"Claim", testClaim},
 	{"ResolveDeadLetter", testResolveDeadLetter},
 

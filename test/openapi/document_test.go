@@ -102,7 +102,10 @@ func (c *checked) fits(a answer, method, path, body string, headers ...string) e
 }
 
 func init() { // types that the validator does not know are texts
-	for _, media := range []string{"text/html", "text/event-stream", "text/javascript", "text/css", "image/svg+xml"} {
+	for _, media := range []string{
+		"text/html", "text/event-stream", "text/javascript", "text/css", "image/svg+xml", "text/calendar", "image/jpeg",
+		"image/png", "image/webp",
+	} {
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.FileBodyDecoder)
 	}
 }

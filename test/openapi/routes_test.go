@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/must"
@@ -101,11 +103,14 @@ func (c *checked) operations() []operation {
 func (o *operation) missing(sale string) string {
 	return strings.NewReplacer("{sale}", sale, "{order}", sale+"."+strings.Repeat("0", 32), "{webhook}", "wh_nothing",
 		"{id}", "999", "{list}", "allow",
-		"{build}", "x", "{file}", "x").Replace(o.path)
+		"{build}", "x", "{file}", "x", "{picture}", "x").Replace(o.path)
 }
 
 // body is a right one, empty if there is none.
 func (o *operation) body(t *testing.T) string {
+	if o.RequestBody != nil && o.RequestBody.Value.Content["image/jpeg"] != nil {
+		return lamp(t)
+	}
 	if o.RequestBody == nil || o.RequestBody.Value.Content["application/json"] == nil {
 		return map[bool]string{true: "ann,1,WC-1"}[o.RequestBody != nil]
 	}
@@ -117,10 +122,17 @@ func (o *operation) body(t *testing.T) string {
 	return strings.Replace(string(text), "(the address of your endpoint)", "http://127.0.0.1:9/hook", 1)
 }
 
+// lamp is a picture.
+func lamp(t *testing.T) string {
+	return string(must.Get(os.ReadFile("../../internal/demo/pictures/lamp.jpg"))(t))
+}
+
 // headers are all but the token.
 func (o *operation) headers(c *checked, token bool) []string {
 	var headers []string
 	switch {
+	case strings.HasSuffix(o.path, "/pictures"):
+		headers = append(headers, "Content-Type: image/jpeg")
 	case o.method == http.MethodPut:
 		headers = append(headers, "Content-Type: text/plain")
 	}
@@ -162,6 +174,9 @@ func (c *checked) refused() {
 			c.judge(400, o.method, path, `{"nonsense":1}`, headers...)
 		}
 		if o.method != http.MethodGet && notProvoked[o.name()+" 413"] == "" {
+			if strings.HasSuffix(path, "/pictures") {
+				big = strings.Repeat("a", 10<<20+1)
+			}
 			c.judge(413, o.method, path, big, headers...)
 		}
 		if o.has(304) {
@@ -395,12 +410,22 @@ func (c *checked) reading() {
 	page := c.call(200, false, "GET", "/s/phone", "")
 	_, asset, _ := strings.Cut(page.body, `"/assets/`)
 	asset, _, _ = strings.Cut(asset, `"`)
+	with, _ := c.judge(201, "POST", "/v1/admin/sales/phone/pictures", lamp(c.t), c.key(), "Content-Type: image/jpeg")
+	_, picture, _ := strings.Cut(with.body, `"pictures":["`)
+	picture, _, _ = strings.Cut(picture, `"`)
 	for _, path := range []string{
 		"/", "/o/phone.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f", "/assets/" + asset, "/docs",
-		"/openapi.json", "/metrics",
+		"/openapi.json", "/metrics", "/orders", "/s/phone/remind.ics", "/s/phone/pictures/" + picture + "-640.jpg",
 	} {
 		c.call(200, false, "GET", path, "")
 	}
+
+	var eight []string
+	for i := range sluice.MaxPictures {
+		eight = append(eight, fmt.Sprintf(`"https://cdn.shop.example/%d.jpg"`, i))
+	}
+	c.merchant(200, "PATCH", "/v1/admin/sales/later", `{"pictures":[`+strings.Join(eight, ",")+`]}`)
+	c.judge(409, "POST", "/v1/admin/sales/later/pictures", lamp(c.t), c.key(), "Content-Type: image/jpeg")
 
 	const other = "/v1/orders/phone.019a7d3e5f6b7c8d9e0f1a2b3c4d5e6f"
 	for path, method := range map[string]string{

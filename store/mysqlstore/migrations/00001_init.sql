@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS sales (
     payment_window_ms   BIGINT        NOT NULL CHECK (payment_window_ms > 0),
     payment_grace_ms    BIGINT        NOT NULL CHECK (payment_grace_ms >= 0),
     rules               JSON          NOT NULL DEFAULT ('{}'), -- asked of a buyer before the ledger
+    showcase            MEDIUMTEXT    NOT NULL DEFAULT ('{}'), -- how buyers see it, as JSON
 
     -- the terms in force; sale_terms has every version
     terms_version       BIGINT        NOT NULL CHECK (terms_version >= 1),
@@ -89,6 +90,18 @@ CREATE TABLE IF NOT EXISTS restocks (
     created_at    DATETIME(3)    NOT NULL,
 
     PRIMARY KEY (sale_id, restock_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
+-- Pictures that a sale's showcase names or is about to name, as JPEG, once for each size: pixels
+-- of the longer side.
+CREATE TABLE IF NOT EXISTS pictures (
+    sale_id VARBINARY(48) NOT NULL,
+    id      VARBINARY(32) NOT NULL,
+    size    BIGINT        NOT NULL CHECK (size > 0),
+    jpeg    MEDIUMBLOB    NOT NULL,
+
+    PRIMARY KEY (sale_id, id, size),
+    CONSTRAINT pictures_sale FOREIGN KEY (sale_id) REFERENCES sales (id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Lists of buyers who may buy at a sale, or may not. A list is uploaded under a

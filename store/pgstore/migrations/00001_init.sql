@@ -20,6 +20,7 @@ CREATE TABLE sales (
     payment_window_ms   bigint         NOT NULL,
     payment_grace_ms    bigint         NOT NULL,
     rules               jsonb          NOT NULL DEFAULT '{}', -- asked of a buyer before the ledger
+    showcase            text           NOT NULL DEFAULT '{}', -- how buyers see it, as JSON
 
     -- the terms in force; sale_terms has every version
     terms_version       bigint         NOT NULL,
@@ -115,6 +116,16 @@ CREATE TABLE restocks (
     terms_version bigint           NOT NULL CHECK (terms_version >= 2), -- the one that it made
     created_at    timestamptz(3)   NOT NULL,
     PRIMARY KEY (sale_id, restock_id)
+);
+
+-- Pictures that a sale's showcase names or is about to name, as JPEG, once for each size: pixels
+-- of the longer side.
+CREATE TABLE pictures (
+    sale_id text COLLATE "C" NOT NULL REFERENCES sales (id),
+    id      text COLLATE "C" NOT NULL,
+    size    bigint           NOT NULL CHECK (size > 0),
+    jpeg    bytea            NOT NULL,
+    PRIMARY KEY (sale_id, id, size)
 );
 
 -- Lists of buyers who may buy at a sale, or may not. A list is uploaded under a

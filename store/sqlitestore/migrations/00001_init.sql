@@ -16,6 +16,7 @@ CREATE TABLE sales (
     payment_window_ms   INTEGER NOT NULL CHECK (payment_window_ms > 0),
     payment_grace_ms    INTEGER NOT NULL CHECK (payment_grace_ms >= 0),
     rules               TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(rules)), -- asked of a buyer before the ledger
+    showcase            TEXT    NOT NULL DEFAULT '{}', -- how buyers see it, as JSON
 
     -- the terms in force; sale_terms has every version
     terms_version       INTEGER NOT NULL CHECK (terms_version >= 1),
@@ -77,6 +78,16 @@ CREATE TABLE restocks (
     created_at    INTEGER NOT NULL,
     PRIMARY KEY (sale_id, restock_id)
 ) STRICT, WITHOUT ROWID;
+
+-- Pictures that a sale's showcase names or is about to name, as JPEG, once for each size: pixels
+-- of the longer side.
+CREATE TABLE pictures (
+    sale_id TEXT    NOT NULL REFERENCES sales (id),
+    id      TEXT    NOT NULL,
+    size    INTEGER NOT NULL CHECK (size > 0),
+    jpeg    BLOB    NOT NULL,
+    PRIMARY KEY (sale_id, id, size)
+) STRICT;
 
 -- Lists of buyers who may buy at a sale, or may not. A list is uploaded under a
 -- generation of its own; the one that sale_lists names is in force.

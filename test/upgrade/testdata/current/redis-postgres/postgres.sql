@@ -253,6 +253,13 @@ CREATE TABLE sluice_fixture.payments (
     payment_id text NOT NULL COLLATE pg_catalog."C",
     order_id text NOT NULL COLLATE pg_catalog."C"
 );
+CREATE TABLE sluice_fixture.pictures (
+    sale_id text NOT NULL COLLATE pg_catalog."C",
+    id text NOT NULL COLLATE pg_catalog."C",
+    size bigint NOT NULL,
+    jpeg bytea NOT NULL,
+    CONSTRAINT pictures_size_check CHECK ((size > 0))
+);
 CREATE TABLE sluice_fixture.releases (
     order_id text NOT NULL COLLATE pg_catalog."C",
     "position" bigint NOT NULL,
@@ -346,6 +353,7 @@ CREATE TABLE sluice_fixture.sales (
     payment_window_ms bigint NOT NULL,
     payment_grace_ms bigint NOT NULL,
     rules jsonb DEFAULT '{}'::jsonb NOT NULL,
+    showcase text DEFAULT '{}'::text NOT NULL,
     terms_version bigint NOT NULL,
     total bigint,
     max_per_buyer bigint,
@@ -427,78 +435,80 @@ ALTER TABLE sluice_fixture.webhooks ALTER COLUMN "position" ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-29 05:42:27.644+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', 'G4DS2VIPCD3NWEY2', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-29 05:42:27.695+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'OO3ABL7JCIEHNV5S', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-29 05:42:27.72+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', '73U55NUXYDYFCHLK', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-29 05:42:27.726+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', 'TLTAPUJGZOJDQN2N', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-29 05:42:27.778+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a2241c0c907dd99d31ebe44b988c58/reject', 'phones', 'phones.01a2241c0c907dd99d31ebe44b988c58', 200, '', 'WA3C37TYRA6APBRA', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-29 05:42:27.96+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a2241c0d517c87a2d1f5cdbac46c5d/pay', 'phones', 'phones.01a2241c0d517c87a2d1f5cdbac46c5d', 200, '', '7BYLMY5WYGIJJ3WC', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-29 05:42:27.996+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a2241c0d797e1bb0b4497cf554de85/pay', 'phones', 'phones.01a2241c0d797e1bb0b4497cf554de85', 200, '', 'P2G4G3L7HEJT2Z2R', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-29 05:42:28.006+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a2241c0d797e1bb0b4497cf554de85/refund', 'phones', 'phones.01a2241c0d797e1bb0b4497cf554de85', 200, '', 'CPTGXR6Y7XHP5I5K', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-29 05:42:28.044+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a2241c0da877bc9e0792ef116e46d6/pay', 'phones', 'phones.01a2241c0da877bc9e0792ef116e46d6', 200, '', 'R2M3DAEW2BSQ36UP', '127.0.0.1', 'xayd4ys5');
-INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-29 05:42:29.424+08', NULL, '');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-29 17:36:45.539+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'ZNGMNBWM2UNOL5DE', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-29 17:36:45.559+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', 'UCZR2MVZHMPYQYZY', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-29 17:36:45.571+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'P3VCQ5ZKXLRPH7RF', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-29 17:36:45.574+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', '4XUDT5W5KTIVI3ZV', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-29 17:36:45.672+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a226aa02487011bd20162f1eaa786f/pay', 'phones', 'phones.01a226aa02487011bd20162f1eaa786f', 200, '', 'BLTQC2G346AAG37Q', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-29 17:36:45.705+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a226aa026b7726a15eb88b7f0a33e0/pay', 'phones', 'phones.01a226aa026b7726a15eb88b7f0a33e0', 200, '', 'EXXUYNKRAD2L5BXR', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-29 17:36:45.711+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a226aa026b7726a15eb88b7f0a33e0/refund', 'phones', 'phones.01a226aa026b7726a15eb88b7f0a33e0', 200, '', '6V2QMBB7OEPRJZHW', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-29 17:36:45.764+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a226aa029275bf92680566d0c5eeba/pay', 'phones', 'phones.01a226aa029275bf92680566d0c5eeba', 200, '', 'OUN5LF4GJLVTJLUR', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-29 17:36:45.794+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a226aa02c671408a138e407c251343/reject', 'phones', 'phones.01a226aa02c671408a138e407c251343', 200, '', 'GEVV4U6OCL3CO2DQ', '127.0.0.1', 'gb5xj5zd');
+INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-29 17:36:47.219+08', NULL, '');
 INSERT INTO sluice_fixture.event_feed VALUES (1, 1, 19);
 INSERT INTO sluice_fixture.event_marks VALUES ('lamps', 7);
 INSERT INTO sluice_fixture.event_marks VALUES ('phones', 6);
-INSERT INTO sluice_fixture.leases VALUES ('tidy', 'xayd4ys5', 1795902147612000, 3540000, '2026-11-29 06:41:27.612+08');
-INSERT INTO sluice_fixture.leases VALUES ('events', '', 1795902147621000, 3000, '2026-11-29 05:42:32.202+08');
-INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1795902148523000, 2000, '2026-11-29 05:42:30.523+08');
-INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1795902147633000, 20000, '2026-11-29 05:42:47.633+08');
-INSERT INTO sluice_fixture.nodes VALUES ('xayd4ys5', 'redis:r2yej31j3av1k5uenzmp', '2026-11-29 05:42:28.525+08');
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a2241c0c907dd99d31ebe44b988c58', '2026-11-29 05:42:27.763+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 6);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a2241c0d0970e1969d31ea792c7657', '2026-11-29 05:42:27.895+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 9);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a2241c0d517c87a2d1f5cdbac46c5d', '2026-11-29 05:42:27.952+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 11);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a2241c0d797e1bb0b4497cf554de85', '2026-11-29 05:42:27.992+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 13);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a2241c0d797e1bb0b4497cf554de85', '2026-11-29 05:42:27.998+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 14);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a2241c0da877bc9e0792ef116e46d6', '2026-11-29 05:42:28.037+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 16);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a2241c0da877bc9e0792ef116e46d6', '2026-11-29 05:42:28.041+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 17);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a2241c0dcd7dd29c0adecafe5f8374', '2026-11-29 05:42:29.291+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
+INSERT INTO sluice_fixture.leases VALUES ('tidy', 'gb5xj5zd', 1795945005440000, 3540000, '2026-11-29 18:35:45.44+08');
+INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1795945005462000, 20000, '2026-11-29 17:37:05.462+08');
+INSERT INTO sluice_fixture.leases VALUES ('events', '', 1795945005444000, 3000, '2026-11-29 17:36:49.873+08');
+INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1795945006276000, 2000, '2026-11-29 17:36:48.276+08');
+INSERT INTO sluice_fixture.nodes VALUES ('gb5xj5zd', 'redis:y3umogjgtpjwvg8uroiu', '2026-11-29 17:36:46.276+08');
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a226aa020f72d08c188028375a8582', '2026-11-29 17:36:45.623+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 6);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a226aa02487011bd20162f1eaa786f', '2026-11-29 17:36:45.67+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 8);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a226aa026b7726a15eb88b7f0a33e0', '2026-11-29 17:36:45.703+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 10);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a226aa026b7726a15eb88b7f0a33e0', '2026-11-29 17:36:45.707+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 11);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a226aa029275bf92680566d0c5eeba', '2026-11-29 17:36:45.746+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 13);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a226aa029275bf92680566d0c5eeba', '2026-11-29 17:36:45.761+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 14);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a226aa02c671408a138e407c251343', '2026-11-29 17:36:45.792+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 16);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a226aa03017dc78fb59e8af01f37a9', '2026-11-29 17:36:47.044+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
 INSERT INTO sluice_fixture.order_events VALUES (5, 5, 'phones', 0, 1);
-INSERT INTO sluice_fixture.order_events VALUES (8, 7, 'phones', 1, 3);
-INSERT INTO sluice_fixture.order_events VALUES (10, 10, 'phones', 3, 4);
-INSERT INTO sluice_fixture.order_events VALUES (12, 12, 'phones', 4, 5);
-INSERT INTO sluice_fixture.order_events VALUES (15, 15, 'phones', 5, 6);
+INSERT INTO sluice_fixture.order_events VALUES (7, 7, 'phones', 1, 2);
+INSERT INTO sluice_fixture.order_events VALUES (9, 9, 'phones', 2, 3);
+INSERT INTO sluice_fixture.order_events VALUES (12, 12, 'phones', 3, 4);
+INSERT INTO sluice_fixture.order_events VALUES (15, 15, 'phones', 4, 5);
+INSERT INTO sluice_fixture.order_events VALUES (17, 17, 'phones', 5, 6);
 INSERT INTO sluice_fixture.order_events VALUES (18, 18, 'lamps', 0, 7);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a2241c0c907dd99d31ebe44b988c58', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 1, 1, 'xayd4ys5', '2026-11-29 05:42:27.741+08', '2026-11-29 05:42:27.759+08', '2026-12-29 05:42:27.759+08', '2026-12-29 05:42:27.759+08', '2026-11-29 05:42:27.763+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a2241c0cc87885993c89966db6f27d', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', 199900, 'CNY', 'pending', '', 1, 0, 2, 1, 'xayd4ys5', '2026-11-29 05:42:27.788+08', '2026-11-29 05:42:27.804+08', '2026-12-29 05:42:27.804+08', '2026-12-29 05:42:27.804+08', '2026-11-29 05:42:27.804+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a2241c0d0970e1969d31ea792c7657', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', 199900, 'CNY', 'cancelled', '', 1, 0, 3, 1, 'xayd4ys5', '2026-11-29 05:42:27.85+08', '2026-11-29 05:42:27.855+08', '2026-12-29 05:42:27.855+08', '2026-12-29 05:42:27.855+08', '2026-11-29 05:42:27.895+08', '', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a2241c0d517c87a2d1f5cdbac46c5d', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', 199900, 'CNY', 'paid', '', 1, 0, 4, 1, 'xayd4ys5', '2026-11-29 05:42:27.922+08', '2026-11-29 05:42:27.927+08', '2026-12-29 05:42:27.927+08', '2026-12-29 05:42:27.927+08', '2026-11-29 05:42:27.952+08', 'payment-buyer-paid', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a2241c0d797e1bb0b4497cf554de85', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', 199900, 'CNY', 'refunded', '', 1, 0, 5, 1, 'xayd4ys5', '2026-11-29 05:42:27.962+08', '2026-11-29 05:42:27.969+08', '2026-12-29 05:42:27.969+08', '2026-12-29 05:42:27.969+08', '2026-11-29 05:42:27.998+08', 'payment-buyer-refunded', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a2241c0da877bc9e0792ef116e46d6', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', 199900, 'CNY', 'refund_due', '', 1, 0, 6, 1, 'xayd4ys5', '2026-11-29 05:42:28.008+08', '2026-11-29 05:42:28.012+08', '2026-12-29 05:42:28.012+08', '2026-12-29 05:42:28.012+08', '2026-11-29 05:42:28.041+08', 'payment-buyer-refund_due', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a2241c0dcd7dd29c0adecafe5f8374', 'lamps', 'late', 'key-of-late', 1, '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'xayd4ys5', '2026-11-29 05:42:28.047+08', '2026-11-29 05:42:28.051+08', '2026-11-29 05:42:29.051+08', '2026-11-29 05:42:29.051+08', '2026-11-29 05:42:29.291+08', '', true);
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a2241c0d517c87a2d1f5cdbac46c5d');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a2241c0d797e1bb0b4497cf554de85');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a2241c0da877bc9e0792ef116e46d6');
-INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1795902147700, 'mallory');
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-29 05:42:27.583+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:41:27.521Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:42:27.583Z","UpdatedAt":"2026-11-28T21:42:27.583Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-29 05:42:27.626+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:41:27.521Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:r2yej31j3av1k5uenzmp","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:42:27.583Z","UpdatedAt":"2026-11-28T21:42:27.626Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-29 05:42:27.651+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:41:27.649Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:42:27.651Z","UpdatedAt":"2026-11-28T21:42:27.651Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-29 05:42:27.663+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-28T21:41:27.649Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:r2yej31j3av1k5uenzmp","Taken":0,"Cap":20,"CreatedAt":"2026-11-28T21:42:27.651Z","UpdatedAt":"2026-11-28T21:42:27.663Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
-INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1795902147700, 1795902147700, 1, '2026-11-29 05:42:27.712+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-29 05:41:27.521+08', NULL, false, '2026-11-29 05:42:27.583+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-29 05:41:27.649+08', NULL, false, '2026-11-29 05:42:27.651+08');
-INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 1000, 0, '{}', 1, 20, 2, 11, 2, '2026-11-29 05:41:27.521+08', NULL, false, 'redis:r2yej31j3av1k5uenzmp', 1, 1, '', 0, 20, '2026-11-29 05:42:27.583+08', '2026-11-29 05:42:27.626+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 2592000000, 0, '{}', 1, 20, 2, 11, 2, '2026-11-29 05:41:27.649+08', NULL, false, 'redis:r2yej31j3av1k5uenzmp', 1, 1, '', 2, 20, '2026-11-29 05:42:27.651+08', '2026-11-29 05:42:27.663+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-29 05:42:27.19179');
-INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-29 05:42:27.19824');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 3, 'phones', 'pending', 1, '2026-11-29 05:42:33.868+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 4, 'phones', 'pending', 0, '2026-11-29 05:42:28.149+08', 0, '', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 5, 'phones.01a2241c0c907dd99d31ebe44b988c58', 'pending', 1, '2026-11-29 05:42:33.122+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 6, 'phones.01a2241c0c907dd99d31ebe44b988c58', 'pending', 0, '2026-11-29 05:42:28.149+08', 0, '', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 7, 'phones.01a2241c0cc87885993c89966db6f27d', 'pending', 1, '2026-11-29 05:42:32.694+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 8, 'phones.01a2241c0d0970e1969d31ea792c7657', 'pending', 1, '2026-11-29 05:42:33.532+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.149+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 9, 'phones.01a2241c0d0970e1969d31ea792c7657', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 10, 'phones.01a2241c0d517c87a2d1f5cdbac46c5d', 'pending', 1, '2026-11-29 05:42:32.284+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 11, 'phones.01a2241c0d517c87a2d1f5cdbac46c5d', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 12, 'phones.01a2241c0d797e1bb0b4497cf554de85', 'pending', 1, '2026-11-29 05:42:33.782+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 13, 'phones.01a2241c0d797e1bb0b4497cf554de85', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 14, 'phones.01a2241c0d797e1bb0b4497cf554de85', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 15, 'phones.01a2241c0da877bc9e0792ef116e46d6', 'pending', 1, '2026-11-29 05:42:32.234+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 16, 'phones.01a2241c0da877bc9e0792ef116e46d6', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 17, 'phones.01a2241c0da877bc9e0792ef116e46d6', 'pending', 0, '2026-11-29 05:42:28.207+08', 0, '', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 18, 'lamps.01a2241c0dcd7dd29c0adecafe5f8374', 'pending', 1, '2026-11-29 05:42:32.628+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 05:42:28.207+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_05b5ee8efea6c2618737b189', 19, 'lamps.01a2241c0dcd7dd29c0adecafe5f8374', 'pending', 0, '2026-11-29 05:42:29.324+08', 0, '', '2026-11-29 05:42:29.324+08');
-INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_05b5ee8efea6c2618737b189', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:KzTQ0eVuD4JnV6pbZU8TsuYIUhDcbAyDIGsZkm+e2ZjQzDwOo6pM+/ss6/FAZljN9qLRDTgADAyBhS1T', '', '2026-11-29 05:42:27.724+08', '2026-11-29 05:42:27.724+08', NULL, '', 19, 0, 8, '2026-11-29 05:42:30.521+08', NULL, '2026-11-29 05:42:28.206+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a226aa020f72d08c188028375a8582', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', 199900, 'CNY', 'cancelled', '', 1, 0, 1, 1, 'gb5xj5zd', '2026-11-29 17:36:45.585+08', '2026-11-29 17:36:45.594+08', '2026-12-29 17:36:45.594+08', '2026-12-29 17:36:45.594+08', '2026-11-29 17:36:45.623+08', '', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a226aa02487011bd20162f1eaa786f', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', 199900, 'CNY', 'paid', '', 1, 0, 2, 1, 'gb5xj5zd', '2026-11-29 17:36:45.64+08', '2026-11-29 17:36:45.646+08', '2026-12-29 17:36:45.646+08', '2026-12-29 17:36:45.646+08', '2026-11-29 17:36:45.67+08', 'payment-buyer-paid', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a226aa026b7726a15eb88b7f0a33e0', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', 199900, 'CNY', 'refunded', '', 1, 0, 3, 1, 'gb5xj5zd', '2026-11-29 17:36:45.675+08', '2026-11-29 17:36:45.678+08', '2026-12-29 17:36:45.678+08', '2026-12-29 17:36:45.678+08', '2026-11-29 17:36:45.707+08', 'payment-buyer-refunded', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a226aa029275bf92680566d0c5eeba', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', 199900, 'CNY', 'refund_due', '', 1, 0, 4, 1, 'gb5xj5zd', '2026-11-29 17:36:45.715+08', '2026-11-29 17:36:45.719+08', '2026-12-29 17:36:45.719+08', '2026-12-29 17:36:45.719+08', '2026-11-29 17:36:45.761+08', 'payment-buyer-refund_due', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a226aa02c671408a138e407c251343', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 5, 1, 'gb5xj5zd', '2026-11-29 17:36:45.766+08', '2026-11-29 17:36:45.769+08', '2026-12-29 17:36:45.769+08', '2026-12-29 17:36:45.769+08', '2026-11-29 17:36:45.792+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a226aa02e579b791ec62102b195e8e', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', 199900, 'CNY', 'pending', '', 1, 0, 6, 1, 'gb5xj5zd', '2026-11-29 17:36:45.798+08', '2026-11-29 17:36:45.801+08', '2026-12-29 17:36:45.801+08', '2026-12-29 17:36:45.801+08', '2026-11-29 17:36:45.801+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a226aa03017dc78fb59e8af01f37a9', 'lamps', 'late', 'key-of-late', 1, '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'gb5xj5zd', '2026-11-29 17:36:45.826+08', '2026-11-29 17:36:45.829+08', '2026-11-29 17:36:46.829+08', '2026-11-29 17:36:46.829+08', '2026-11-29 17:36:47.044+08', '', true);
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a226aa02487011bd20162f1eaa786f');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a226aa026b7726a15eb88b7f0a33e0');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a226aa029275bf92680566d0c5eeba');
+INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1795945005564, 'mallory');
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 'sale.created', '2026-11-29 17:36:45.481+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-29T09:35:45.267Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-29T09:36:45.481Z","UpdatedAt":"2026-11-29T09:36:45.481Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'phones', 'sale.available', '2026-11-29 17:36:45.531+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-29T09:35:45.267Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:y3umogjgtpjwvg8uroiu","Taken":0,"Cap":20,"CreatedAt":"2026-11-29T09:36:45.481Z","UpdatedAt":"2026-11-29T09:36:45.531Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'lamps', 'sale.created', '2026-11-29 17:36:45.545+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-29T09:35:45.544Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-29T09:36:45.545Z","UpdatedAt":"2026-11-29T09:36:45.545Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'lamps', 'sale.available', '2026-11-29 17:36:45.553+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-29T09:35:45.544Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:y3umogjgtpjwvg8uroiu","Taken":0,"Cap":20,"CreatedAt":"2026-11-29T09:36:45.545Z","UpdatedAt":"2026-11-29T09:36:45.553Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
+INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1795945005564, 1795945005564, 1, '2026-11-29 17:36:45.568+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-29 17:35:45.267+08', NULL, false, '2026-11-29 17:36:45.481+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-29 17:35:45.544+08', NULL, false, '2026-11-29 17:36:45.545+08');
+INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 1000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-29 17:35:45.544+08', NULL, false, 'redis:y3umogjgtpjwvg8uroiu', 1, 1, '', 0, 20, '2026-11-29 17:36:45.545+08', '2026-11-29 17:36:45.553+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, 2592000000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-29 17:35:45.267+08', NULL, false, 'redis:y3umogjgtpjwvg8uroiu', 1, 1, '', 2, 20, '2026-11-29 17:36:45.481+08', '2026-11-29 17:36:45.531+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-29 17:36:45.040241');
+INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-29 17:36:45.056857');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 1, 'phones', 'pending', 1, '2026-11-29 17:36:50.579+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 2, 'phones', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 3, 'lamps', 'pending', 1, '2026-11-29 17:36:51.065+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 4, 'lamps', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 5, 'phones.01a226aa020f72d08c188028375a8582', 'pending', 1, '2026-11-29 17:36:50.957+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 6, 'phones.01a226aa020f72d08c188028375a8582', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 7, 'phones.01a226aa02487011bd20162f1eaa786f', 'pending', 1, '2026-11-29 17:36:51.395+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 8, 'phones.01a226aa02487011bd20162f1eaa786f', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 9, 'phones.01a226aa026b7726a15eb88b7f0a33e0', 'pending', 1, '2026-11-29 17:36:50.141+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 10, 'phones.01a226aa026b7726a15eb88b7f0a33e0', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 11, 'phones.01a226aa026b7726a15eb88b7f0a33e0', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 12, 'phones.01a226aa029275bf92680566d0c5eeba', 'pending', 1, '2026-11-29 17:36:50.805+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 13, 'phones.01a226aa029275bf92680566d0c5eeba', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 14, 'phones.01a226aa029275bf92680566d0c5eeba', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 15, 'phones.01a226aa02c671408a138e407c251343', 'pending', 1, '2026-11-29 17:36:50.408+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 16, 'phones.01a226aa02c671408a138e407c251343', 'pending', 0, '2026-11-29 17:36:45.999+08', 0, '', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 17, 'phones.01a226aa02e579b791ec62102b195e8e', 'pending', 1, '2026-11-29 17:36:51.313+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1365c9ae835ee6db283bcf9a', 18, 'lamps.01a226aa03017dc78fb59e8af01f37a9', 'pending', 1, '2026-11-29 17:36:50.509+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-29 17:36:45.999+08');
+INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_1365c9ae835ee6db283bcf9a', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:fLSG0F5fH9G0rHd8Al22ITWRWyIs2vxBPflizsOW+w8FYDYR56k9aTwWZk0gkDM4Zvevvdm64pxyfJac', '', '2026-11-29 17:36:45.573+08', '2026-11-29 17:36:45.573+08', NULL, '', 18, 0, 8, '2026-11-29 17:36:47.09+08', NULL, '2026-11-29 17:36:45.997+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
 SELECT pg_catalog.setval('sluice_fixture.admin_actions_id_seq', 9, true);
 SELECT pg_catalog.setval('sluice_fixture.dead_letters_id_seq', 1, true);
 SELECT pg_catalog.setval('sluice_fixture.order_changes_position_seq', 8, true);
@@ -545,6 +555,8 @@ ALTER TABLE ONLY sluice_fixture.payments
     ADD CONSTRAINT payments_order_id_key UNIQUE (order_id);
 ALTER TABLE ONLY sluice_fixture.payments
     ADD CONSTRAINT payments_pkey PRIMARY KEY (payment_id);
+ALTER TABLE ONLY sluice_fixture.pictures
+    ADD CONSTRAINT pictures_pkey PRIMARY KEY (sale_id, id, size);
 ALTER TABLE ONLY sluice_fixture.releases
     ADD CONSTRAINT releases_pkey PRIMARY KEY (order_id);
 ALTER TABLE ONLY sluice_fixture.restocks
@@ -582,6 +594,8 @@ ALTER TABLE sluice_fixture.ledger_sales ENABLE ALWAYS TRIGGER ledger_sales_check
 CREATE TRIGGER ledger_units_returned AFTER UPDATE OF taken ON sluice_fixture.sales FOR EACH ROW WHEN ((new.taken < old.taken)) EXECUTE FUNCTION sluice_fixture.ledger_units_returned();
 CREATE TRIGGER sales_checked AFTER INSERT OR UPDATE OF id, price_amount, price_currency, list_price_amount, list_price_currency, payment_window_ms, payment_grace_ms, terms_version, total, cap, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, epoch, loaded_epoch ON sluice_fixture.sales FOR EACH ROW EXECUTE FUNCTION sluice_fixture.sales_checked();
 ALTER TABLE sluice_fixture.sales ENABLE ALWAYS TRIGGER sales_checked;
+ALTER TABLE ONLY sluice_fixture.pictures
+    ADD CONSTRAINT pictures_sale_id_fkey FOREIGN KEY (sale_id) REFERENCES sluice_fixture.sales(id);
 ALTER TABLE ONLY sluice_fixture.restocks
     ADD CONSTRAINT restocks_sale_id_fkey FOREIGN KEY (sale_id) REFERENCES sluice_fixture.sales(id);
 ALTER TABLE ONLY sluice_fixture.sale_lists

@@ -1,0 +1,169 @@
+// Package picture makes what buyers are shown of the pictures that merchants upload: two JPEGs
+// of known sizes, upright, without the metadata of the original (a phone writes down where its
+// owner lives). Pixels are computed anew, so nothing of an uploaded file is served.
+package picture
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/jpeg"
+	_ "image/png" // a format that is read
+	"math"
+
+	"golang.org/x/image/draw"
+	_ "golang.org/x/image/webp" // a format that is read
+
+	"github.com/sluicehq/sluice"
+)
+
+// Bounds of a file. A small file may say that it has a billion pixels: what it says is
+// judged before any of them takes memory.
+const (
+	MaxBytes  = 10 << 20
+	maxPixels = 24_000_000 // 96 MB while it is made; the cameras of most phones
+	minSide   = 64
+	maxSide   = 12_000
+)
+
+// maxEncoded fits, with every byte escaped, into the smallest packet that a database may be
+// configured for, of 1 MiB.
+const maxEncoded = 440 << 10
+
+// Make reads a JPEG, PNG or WebP. The error says what is wrong with it and what would be right.
+func Make(file []byte) (sluice.Picture, error) {
+	if len(file) > MaxBytes {
+		return sluice.Picture{}, fmt.Errorf("the picture has %d bytes: want at most %d", len(file), MaxBytes)
+	}
+	head, format, err := image.DecodeConfig(bytes.NewReader(file))
+	if err != nil {
+		return sluice.Picture{}, errors.New("this is no picture that can be read: want JPEG, PNG or WebP")
+	}
+	if w, h := head.Width, head.Height; w < minSide || h < minSide || w > maxSide || h > maxSide || w*h > maxPixels {
+		return sluice.Picture{}, fmt.Errorf("the picture has %d × %d pixels: want sides of %d to %d, and at most %d million "+
+			"in all", w, h, minSide, maxSide, maxPixels/1_000_000)
+	}
+	original, _, err := image.Decode(bytes.NewReader(file))
+	if err != nil {
+		return sluice.Picture{}, fmt.Errorf("the %s cannot be read: %w", format, err)
+	}
+	large := turned(within(original, sluice.LargePicture), orientation(file))
+	p := sluice.Picture{Large: encoded(large), Small: encoded(within(large, sluice.SmallPicture))}
+	sum := sha256.Sum256(p.Large)
+	p.ID = hex.EncodeToString(sum[:16])
+	return p, nil
+}
+
+// within returns the picture on white, with its longer side of at most so many pixels.
+func within(original image.Image, side int) *image.RGBA {
+	b := original.Bounds()
+	by := min(1, float64(side)/float64(max(b.Dx(), b.Dy())))
+	scaled := image.NewRGBA(image.Rect(0, 0, scale(b.Dx(), by), scale(b.Dy(), by)))
+	draw.Draw(scaled, scaled.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
+	draw.CatmullRom.Scale(scaled, scaled.Bounds(), original, b, draw.Over, nil)
+	return scaled
+}
+
+func scale(n int, by float64) int { return max(1, int(math.Round(float64(n)*by))) }
+
+// encoded is a JPEG as good as fits.
+func encoded(img image.Image) []byte {
+	for quality := 84; ; quality -= 14 {
+		var b bytes.Buffer
+		if err := jpeg.Encode(&b, img, &jpeg.Options{Quality: quality}); err != nil {
+			panic(err) // of a buffer
+		}
+		if b.Len() <= maxEncoded || quality < 30 {
+			return b.Bytes()
+		}
+	}
+}
+
+// turned is a picture as its camera was held: orientation is Exif's, 1 to 8.
+func turned(img *image.RGBA, orientation uint16) *image.RGBA {
+	if orientation < 2 || orientation > 8 {
+		return img
+	}
+	w, h := img.Rect.Dx(), img.Rect.Dy()
+	out := image.NewRGBA(image.Rect(0, 0, w, h))
+	if orientation >= 5 { // lying on its side
+		out = image.NewRGBA(image.Rect(0, 0, h, w))
+	}
+	for y := range h {
+		for x := range w {
+			tx, ty := x, y
+			switch orientation {
+			case 2:
+				tx = w - 1 - x
+			case 3:
+				tx, ty = w-1-x, h-1-y
+			case 4:
+				ty = h - 1 - y
+			case 5:
+				tx, ty = y, x
+			case 6:
+				tx, ty = h-1-y, x
+			case 7:
+				tx, ty = h-1-y, w-1-x
+			case 8:
+				tx, ty = y, w-1-x
+			}
+			out.SetRGBA(tx, ty, img.RGBAAt(x, y))
+		}
+	}
+	return out
+}
+
+// orientation is what a JPEG's Exif says, or 0. Its segments stand one after the other: a
+// marker of two bytes, a length that counts itself, and the content.
+func orientation(file []byte) uint16 {
+	const start, app1, scan = 0xFFD8, 0xFFE1, 0xFFDA
+	if len(file) < 2 || binary.BigEndian.Uint16(file) != start {
+		return 0
+	}
+	for rest := file[2:]; len(rest) >= 4; {
+		marker, length := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
+		if marker == scan || length < 2 || 2+length > len(rest) {
+			return 0
+		}
+		if exif, ok := bytes.CutPrefix(rest[4:2+length], []byte("Exif\x00\x00")); ok && marker == app1 {
+			return orientationOf(exif)
+		}
+		rest = rest[2+length:]
+	}
+	return 0
+}
+
+// orientationOf reads Exif's block: a byte order, 42, where the first directory is; there a
+// count, and entries of 12 bytes, of which the tag is the first two, and a short value the ninth
+// and tenth.
+func orientationOf(exif []byte) uint16 {
+	const tag = 0x0112
+	var order binary.ByteOrder = binary.BigEndian
+	if bytes.HasPrefix(exif, []byte("II")) {
+		order = binary.LittleEndian
+	}
+	if len(exif) < 8 {
+		return 0
+	}
+	at := uint64(order.Uint32(exif[4:]))
+	if at+2 > uint64(len(exif)) {
+		return 0
+	}
+	entries := exif[at+2:]
+	for range order.Uint16(exif[at:]) {
+		if len(entries) < 12 {
+			return 0
+		}
+		if order.Uint16(entries) == tag {
+			return order.Uint16(entries[8:])
+		}
+		entries = entries[12:]
+	}
+	return 0
+}
