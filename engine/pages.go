@@ -10,6 +10,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/httpapi"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/web"
 )
 
@@ -22,19 +23,43 @@ type Pages struct {
 	// PayURL is where the shop takes the money for an order: in it, {order}
 	// becomes the order's id. Default: no link.
 	PayURL string
+	// PublicURL is where buyers reach the pages, with BasePath: share cards and reminders need whole
+	// addresses. Default: they have no picture and no link.
+	PublicURL string
+	// PictureHosts are hosts, like cdn.shop.example, from which the pages may load pictures that
+	// sales name by their https address. Default: none; pictures that were uploaded need none.
+	PictureHosts []string
+	// ShopName, ShopLogo and ShopURL stand at the top of the pages and in each <sluice-button>, TermsURL
+	// and ImprintURL at their bottom. All are addresses, or paths of the shop's own server, but the
+	// name. Default: none.
+	ShopName, ShopLogo, ShopURL, TermsURL, ImprintURL string
+	// Accent is the colour of buttons and prices, #rrggbb. It is made darker or lighter until it can be
+	// read. Default: Sluice's own.
+	Accent string
 }
 
 // newPages makes the buyer's pages of what the board knows.
 func (e *Engine) newPages() (*web.Pages, error) {
-	return web.New(pageSource{e.board}, web.Options{
+	o := &e.cfg.Pages
+	return web.New(pageSource{e.board, e.store}, web.Options{
 		Base: e.cfg.BasePath, Session: e.cfg.Identify != nil,
-		LoginURL: e.cfg.Pages.LoginURL, PayURL: e.cfg.Pages.PayURL,
+		LoginURL: o.LoginURL, PayURL: o.PayURL, PublicURL: o.PublicURL, PictureHosts: o.PictureHosts,
+		Shop: web.Shop{
+			Name: o.ShopName, Logo: o.ShopLogo, Home: o.ShopURL, Terms: o.TermsURL, Imprint: o.ImprintURL, Accent: o.Accent,
+		},
 		Log: e.cfg.Log,
 	})
 }
 
-// pageSource finds the sales on the board, which costs memory only.
-type pageSource struct{ board *admission.Board }
+// pageSource finds the sales on the board, which costs memory only, and their pictures in the store.
+type pageSource struct {
+	board *admission.Board
+	store port.SaleStore
+}
+
+func (s pageSource) Picture(ctx context.Context, sale sluice.SaleID, picture string, size int) ([]byte, error) {
+	return s.store.Picture(ctx, sale, picture, size)
+}
 
 func (s pageSource) Sale(ctx context.Context, id sluice.SaleID) (api.Sale, error) {
 	view, err := s.board.Public(ctx, id)

@@ -98,6 +98,23 @@ func (c *Config) settings() []setting {
 			plain("pay_url", "", "URL", link(&c.Pages.PayURL, "{order}"),
 				"the shop's payment page, which the buyer's pages link to; {order} in the URL becomes the order's id "+
 					"(default: no link)"),
+			plain("shop_name", "", "NAME", text(&c.Pages.ShopName),
+				"name of the shop, at the top of the buyer's pages"),
+			plain("shop_logo", "", "URL", link(&c.Pages.ShopLogo),
+				"logo beside the shop's name, an address or a path of the shop's own server"),
+			plain("shop_url", "", "URL", link(&c.Pages.ShopURL),
+				"the shop's front page, which the shop's name links to (default: the list of sales)"),
+			plain("terms_url", "", "URL", link(&c.Pages.TermsURL),
+				"the shop's terms, which the buyer's pages link to"),
+			plain("imprint_url", "", "URL", link(&c.Pages.ImprintURL),
+				"the shop's imprint, which the buyer's pages link to"),
+			plain("accent", "", "COLOUR", text(&c.Pages.Accent),
+				"colour of buttons and prices, like #d6001c; a colour that nobody could read is made darker or lighter"),
+			plain("public_url", "", "URL", serverURL(&c.Pages.PublicURL),
+				"address at which buyers reach the pages, for share cards and reminders (default: cards without a picture)"),
+			plain("picture_hosts", "", "HOSTS", names(&c.Pages.PictureHosts),
+				"hosts whose pictures the buyer's pages may show, separated by commas, like cdn.shop.example "+
+					"(default: uploaded pictures only)"),
 		),
 		group("Keys",
 			setting{

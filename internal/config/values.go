@@ -230,6 +230,14 @@ func serverURL(at *string) func(string) error {
 	})
 }
 
+// names is a setting of texts, separated by commas.
+func names(at *[]string) func(string) error {
+	return func(value string) error {
+		*at = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	}
+}
+
 // link checks an address that the buyer's pages link to: with all of the
 // placeholders that it must have.
 func link(at *string, placeholders ...string) func(string) error {
@@ -252,7 +260,7 @@ func link(at *string, placeholders ...string) func(string) error {
 
 // checkOrigins reads origins separated by commas or spaces.
 func (c *Config) checkOrigins(value string) error {
-	c.CORSOrigins = strings.FieldsFunc(value, func(r rune) bool { return r == ',' || r == ' ' })
+	_ = names(&c.CORSOrigins)(value)
 	return httpapi.CheckOrigins(c.CORSOrigins)
 }
 

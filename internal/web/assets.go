@@ -47,10 +47,11 @@ const (
 // kinds are named here and not left to the machine's own table of MIME types.
 var kinds = map[string]string{
 	".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
-	".html": "text/html; charset=utf-8",
+	".html": "text/html; charset=utf-8", ".png": "image/png",
 }
 
-func loadAssets(base string) *assets {
+// loadAssets reads them all. The colours of the shop come after those of the style sheet.
+func loadAssets(base, colours string) *assets {
 	a := &assets{base: base, files: map[string]*asset{}}
 	own, err := fs.Sub(static, "static")
 	if err != nil {
@@ -65,6 +66,9 @@ func loadAssets(base string) *assets {
 			text, err := fs.ReadFile(folder, name)
 			if err != nil {
 				panic(err)
+			}
+			if name == "pages.css" {
+				text = append(text, colours...)
 			}
 			a.add(name, text)
 		}

@@ -25,10 +25,11 @@ type facts struct {
 	MaxPerBuyer int64        // 0: no limit
 	OpensAt     time.Time
 	ClosesAt    time.Time // zero: none
+	sluice.Showcase
 }
 
 func factsOf(s *api.Sale) facts {
-	f := facts{ID: s.ID, Title: s.Title, Price: s.Price, OpensAt: s.OpensAt.Time}
+	f := facts{ID: s.ID, Title: s.Title, Price: s.Price, OpensAt: s.OpensAt.Time, Showcase: s.Showcase}
 	if s.ListPrice != nil {
 		f.ListPrice = *s.ListPrice
 	}
@@ -49,13 +50,14 @@ func factsOf(s *api.Sale) facts {
 func (f facts) JSON() (string, error) {
 	v := struct {
 		Title       string        `json:"title"`
+		Titles      sluice.Texts  `json:"titles,omitzero"`
 		Price       sluice.Money  `json:"price"`
 		ListPrice   *sluice.Money `json:"list_price"`
 		Total       *int64        `json:"total"`
 		MaxPerBuyer *int64        `json:"max_per_buyer"`
 		OpensAt     api.Time      `json:"opens_at"`
 		ClosesAt    *api.Time     `json:"closes_at"`
-	}{Title: f.Title, Price: f.Price, OpensAt: api.At(f.OpensAt), ClosesAt: api.AtOrNull(f.ClosesAt)}
+	}{Title: f.Title, Titles: f.Titles, Price: f.Price, OpensAt: api.At(f.OpensAt), ClosesAt: api.AtOrNull(f.ClosesAt)}
 	if f.ListPrice.Currency != "" {
 		v.ListPrice = &f.ListPrice
 	}

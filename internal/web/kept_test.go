@@ -23,6 +23,10 @@ type market struct {
 	listed   atomic.Int64 // how often it was asked for all
 }
 
+func (m *market) Picture(context.Context, sluice.SaleID, string, int) ([]byte, error) {
+	return nil, sluice.ErrNoPicture
+}
+
 func (m *market) Sales() []api.Sale {
 	m.listed.Add(1)
 	m.mu.Lock()

@@ -6,13 +6,14 @@
 // It speaks to the server that this script comes from. token is the buyer's; without one it shows
 // a link to sign in. In login, {return} becomes the page's address; in pay, {order} the order's id.
 // Attributes may change at any time. Each new state of the buyer's order is an event,
-// "sluice-order", whose detail is the order. Colours: pages.css names them (--accent).
+// "sluice-order", whose detail is the order. With the attribute picture it shows the
+// sale's first one. Colours: pages.css names them (--accent).
 
 import { claimsOf } from "./buyer.js";
-import { clock } from "./here.js";
+import { clock, pictureOf } from "./here.js";
 import { sleep } from "./http.js";
 import { showSale } from "./saleview.js";
-import { lang } from "./texts.js";
+import { lang, titleOf } from "./texts.js";
 
 const load = async (name) => {
   const answer = await fetch(new URL(name, import.meta.url));
@@ -83,6 +84,7 @@ class SluiceButton extends HTMLElement {
       loginLink: () => this.#link("login"),
       payLink: (order) => this.#link("pay", order),
       onBuyer: (changed) => { this.#changed = changed; },
+      onRender: (sale) => this.#picture(sale),
       showBuyer: () => {},
       onLanguage: (changed) => {
         const watch = new MutationObserver(() => { speak(); changed(); });
@@ -96,6 +98,15 @@ class SluiceButton extends HTMLElement {
         this.dispatchEvent(new CustomEvent("sluice-order", { detail: order, bubbles: true }));
       },
     });
+  }
+
+  #picture(sale) {
+    const place = this.shadowRoot.getElementById("picture"), [first] = sale?.pictures ?? [];
+    place.hidden = !(first && this.hasAttribute("picture"));
+    if (place.hidden) return;
+    const src = pictureOf(sale, first);
+    if (place.src !== new URL(src, location.href).href) place.src = src;
+    place.alt = titleOf(sale);
   }
 
   // #link fills a template, or is null where there is none, or one that a browser would run.

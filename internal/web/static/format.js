@@ -24,6 +24,21 @@ export function money({ amount, currency }) {
 
 export const number = (n) => new Intl.NumberFormat(lang()).format(n);
 
+// leftText is how many units of a sale are left, in the way of shops of this language.
+export const leftText = ({ total }, n) =>
+  t("left", { n: number(n), percent: total === null ? null : Math.floor(100 * (1 - n / total)) });
+
+// discount is how much a price is below the former one, in whole percent.
+export const discount = ({ price, list_price: former }) => (former ? Math.trunc(100 * (1 - price.amount / former.amount)) : 0);
+
+// element makes one of the page: with properties, a text, or others in it.
+export function element(name, { className, text, ...rest } = {}, ...children) {
+  const made = Object.assign(document.createElement(name), rest);
+  if (className) made.className = className;
+  made.append(...(text === undefined ? children : [text]));
+  return made;
+}
+
 const sameDay = (a, b) => a.toDateString() === b.toDateString();
 
 // yearUnless names the year of a date, unless it is now's.

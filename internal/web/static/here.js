@@ -7,5 +7,9 @@ const root = new URL("../..", import.meta.url); // of .../assets/{build}/here.js
 
 // base is the server's address: "" or like "/flash" on its own pages.
 export const base = (root.origin === location.origin ? "" : root.origin) + root.pathname.replace(/\/$/, "");
+// pictureOf is the address of a small picture that a sale names.
+export const pictureOf = ({ id }, name) =>
+  (/^https:/.test(name) ? name : `${base}/s/${encodeURIComponent(id)}/pictures/${name}-640.jpg`);
+
 export const sluice = new Sluice(base);
 export const clock = new Clock(base);

@@ -1,36 +1,36 @@
 // The list of sales, by day and hour of the visitor's own clock.
 
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
-import { clockTime, day, money, number, time } from "./format.js";
-import { base, clock, sluice } from "./here.js";
+import { clockTime, day, discount, element, leftText, money, short, time } from "./format.js";
+import { base, clock, pictureOf, sluice } from "./here.js";
 import { sleep } from "./http.js";
-import { onLanguage, t } from "./texts.js";
+import { onLanguage, t, titleOf } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 const EVERY = 5000; // ms
+const SOON = 24 * 3600_000; // ms before the opening from which it is counted down
 let sales = null;
-
-function element(name, { className, text, ...rest } = {}, ...children) {
-  const made = Object.assign(document.createElement(name), rest);
-  if (className) made.className = className;
-  made.append(...(text === undefined ? children : [text]));
-  return made;
-}
 
 function tile(sale) {
   const price = element("span", { className: "price" }, element("strong", { text: money(sale.price) }));
   if (sale.list_price) price.append(" ", element("s", { text: money(sale.list_price) }));
+  const off = discount(sale);
+  if (off > 0) price.append(" ", element("span", { className: "off", text: `−${off}%` }));
+  const shot = element("span", { className: "shot" });
+  const [first] = sale.pictures ?? [];
+  if (first) shot.append(element("img", { src: pictureOf(sale, first), width: 640, height: 640, alt: "", loading: "lazy" }));
   const badge = element("span", { className: "badge", text: t(sale.state) });
   badge.dataset.state = sale.state;
   const row = element("span", { className: "row" }, badge);
   if (sale.state === "open" && sale.available !== null) {
-    row.append(element("span", { className: "few", text: t("left", { n: number(sale.available), total: null }) }));
+    row.append(element("span", { className: "few", text: leftText(sale, sale.available) }));
   } else if (sale.state === "upcoming") {
-    const opens = Date.parse(sale.opens_at);
-    row.append(element("span", { className: "few", text: t("wait", { time: time(opens, opens) }) })); // the day is above
+    const few = element("span", { className: "few" });
+    few.dataset.opens = sale.opens_at;
+    row.append(few);
   }
   return element("li", {}, element("a", { className: "tile", href: `${base}/s/${encodeURIComponent(sale.id)}` },
-    row, element("span", { className: "name", text: sale.title }), price));
+    shot, row, element("span", { className: "name", text: titleOf(sale) }), price));
 }
 
 // Sales that have begun come first, under one heading, and of those the ones
@@ -66,7 +66,20 @@ function render() {
   });
   const focused = document.activeElement?.getAttribute?.("href");
   $("days").replaceChildren(...sections);
+  count();
   if (focused?.startsWith(`${base}/s/`)) document.querySelector(`#days a[href="${CSS.escape(focused)}"]`)?.focus();
+}
+
+// count says of each sale to come when it opens, and in the last day how long that is.
+function count() {
+  const now = clock.now();
+  for (const place of document.querySelectorAll("[data-opens]")) {
+    const opens = Date.parse(place.dataset.opens);
+    const left = opens - now;
+    const text = left > SOON || left <= 0 ? t("wait", { time: time(opens, opens) }) // the day is above
+      : `${t("opensIn")} ${short(left)}`;
+    if (place.textContent !== text) place.textContent = text;
+  }
 }
 
 let last = "";
@@ -85,6 +98,7 @@ async function run() {
   }
 }
 
+setInterval(count, 1000);
 onLanguage(render);
 onBuyer(render);
 await clock.sync().catch(() => {});

@@ -4,7 +4,7 @@ import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
 import { base, clock, sluice } from "./here.js";
 import { OrderPanel } from "./orderpanel.js";
-import { onLanguage, t } from "./texts.js";
+import { onLanguage, t, titleOf } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 const id = decodeURIComponent(location.pathname.split("/").at(-1));
@@ -44,7 +44,7 @@ function render() {
 
 // showItem says what was bought, where the sale is still known.
 async function showItem() {
-  $("item").textContent = (await sluice.sale(sale)).title;
+  $("item").textContent = titleOf(await sluice.sale(sale));
   render();
 }
 

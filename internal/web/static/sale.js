@@ -2,11 +2,11 @@
 
 import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
-import { money, number, time } from "./format.js";
+import { discount, money, number, time } from "./format.js";
 import { clock } from "./here.js";
 import { set as setIn } from "./orderpanel.js";
 import { showSale } from "./saleview.js";
-import { onLanguage, t } from "./texts.js";
+import { onLanguage, t, titleOf } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 const set = (id, text) => setIn(document, id, text);
@@ -18,16 +18,17 @@ function onRender(sale, now, came) {
   $("badge").hidden = now === "unknown";
   $("badge").dataset.state = now;
   renderFacts(sale ?? facts);
-  if (sale) document.title = came ? `● ${t("backTitle")} ${sale.title}` : sale.title;
+  if (sale) document.title = came ? `● ${t("backTitle")} ${titleOf(sale)}` : titleOf(sale);
+  $("remind").hidden = now !== "upcoming";
 }
 
 // renderFacts sets right what the page says, should it be an old copy.
 function renderFacts(sale) {
-  set("title", sale.title);
+  set("title", titleOf(sale));
   set("price", money(sale.price));
   $("list").hidden = !sale.list_price;
   if (sale.list_price) set("list-price", money(sale.list_price));
-  const off = sale.list_price ? Math.trunc(100 * (1 - sale.price.amount / sale.list_price.amount)) : 0;
+  const off = discount(sale);
   $("off").hidden = off <= 0;
   set("off", `−${off}%`);
   const now = clock.now();

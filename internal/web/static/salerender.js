@@ -1,9 +1,9 @@
 // How a page shows what it knows of a sale (salestate.js).
 
-import { number, split } from "./format.js";
+import { leftText, split } from "./format.js";
 import { clock } from "./here.js";
 import { announce, set } from "./orderpanel.js";
-import { errorText, t } from "./texts.js";
+import { errorText, lang, t } from "./texts.js";
 
 const SHOW_CLOSING = 3600_000; // ms before the end from which it is counted down
 const SAY_AT = [600, 60, 10]; // seconds before the opening that are read out
@@ -73,12 +73,12 @@ export class SaleRender {
     this.#$("stock").hidden = !shows;
     if (!shows) return;
     const n = now === "sold_out" ? 0 : sale.available;
-    this.#$("stock-bar").hidden = sale.total === null || n === null;
-    this.#$("stock-bar").max = sale.total ?? 1;
-    this.#$("stock-bar").value = n ?? 0;
-    set(this.root, "stock-text", n === null
-      ? t(sale.shows ? "inStock" : "unlimited")
-      : t("left", { n: number(n), total: sale.total === null ? null : number(sale.total) }));
+    // Shops in China show how much is gone, others how much is left.
+    const bar = this.#$("stock-bar");
+    bar.hidden = sale.total === null || n === null;
+    bar.max = sale.total ?? 1;
+    bar.value = lang() === "en" ? n ?? 0 : bar.max - (n ?? 0);
+    set(this.root, "stock-text", n === null ? t(sale.shows ? "inStock" : "unlimited") : leftText(sale, n));
   }
 
   #button(state, link) {

@@ -16,6 +16,7 @@ const WARN = ["insufficient", "soldOutNow", "limit", "limitMany", "notEligible",
 export class SaleState {
   sale = null; // as the server last said
   who = null; // the buyer
+  next = null; // the sale that opens next, once this one has nothing to sell
   shown = null; // id of the order in the panel
   order = null; // the same, as last seen
   busy = false; // a claim is on its way from this tab

@@ -3,13 +3,14 @@
 // the buyer, other tabs and the clock change the state, and it is shown again.
 
 import { Attempts, orderOf } from "./attempt.js";
-import { clock, sluice } from "./here.js";
-import { Lost, Problem } from "./http.js";
+import { time } from "./format.js";
+import { base, clock, sluice } from "./here.js";
+import { Lost, Problem, sleep } from "./http.js";
 import { follow } from "./live.js";
-import { announce, ended, OrderPanel } from "./orderpanel.js";
+import { announce, ended, OrderPanel, set } from "./orderpanel.js";
 import { SaleRender } from "./salerender.js";
 import { COPY, SaleState } from "./salestate.js";
-import { t } from "./texts.js";
+import { t, titleOf } from "./texts.js";
 import { Tickets } from "./ticket.js";
 
 // showSale shows it in a root, which has the elements of templates/buy.html and order-panel; host
@@ -39,6 +40,7 @@ export async function showSale(page) {
     state.read(sale);
     schedule();
     tickets.want(state.sale, state.who);
+    askOrder();
     render();
   }
 
@@ -69,7 +71,10 @@ export async function showSale(page) {
     }
     showBuyer(who, onWho);
     onAttempt();
-    if (state.sale) tickets.want(state.sale, who);
+    if (state.sale) {
+      tickets.want(state.sale, who);
+      askOrder();
+    }
   }
 
   // onAttempt looks at what is kept of the buyer's attempt: another tab may have
@@ -241,10 +246,49 @@ export async function showSale(page) {
 
   // recover takes the buyer's newest order of this sale as what an attempt became.
   async function recover(key) {
-    const { orders } = await sluice.ask(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: state.who.token }).catch(() => ({ orders: [] }));
+    const { orders } = await ordersOf(state.who);
     const order = orders.findLast((order) => !ended(order));
     if (order) attempts.update(key, { sent: false, order: order.order_id });
     return order;
+  }
+
+  // askOrder finds an order that the buyer made on another device: once for each buyer, and not
+  // while a sale opens, when the server has more to do.
+  const RUSH = 15_000; // ms around the opening
+  let askedFor; // id of the buyer
+  async function askOrder() {
+    const { who } = state, ofBuyer = attempts;
+    if (!who || who.expired || askedFor === who.id || ofBuyer.get()) return;
+    askedFor = who.id;
+    if (Math.abs(clock.now() - Date.parse(state.sale.opens_at)) < RUSH) await sleep(RUSH + Math.random() * RUSH, signal);
+    if (signal?.aborted || state.who?.id !== who.id || ofBuyer.get() || state.busy) return;
+    const { orders } = await ordersOf(who);
+    const order = orders.findLast((order) => !ended(order));
+    if (!order || state.who?.id !== who.id || ofBuyer.get() || state.busy) return;
+    ofBuyer.put({ ...ofBuyer.press(order.quantity, clock.now()), order: order.order_id });
+    onAttempt();
+  }
+
+  const ordersOf = (who) =>
+    sluice.ask(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: who.token }).catch(() => ({ orders: [] }));
+
+  // next names the sale that opens next, to those who came too late.
+  let asked = false;
+  async function showNext() {
+    if (!["sold_out", "closed"].includes(state.now)) {
+      $("next").hidden = true;
+      return;
+    }
+    if (!asked) {
+      asked = true;
+      state.next = await sleep(Math.random() * 3000, signal).then(() => sluice.sales())
+        .then((sales) => sales.find((sale) => sale.state === "upcoming" && sale.id !== id), () => null);
+      if (signal?.aborted) return;
+    }
+    $("next").hidden = !state.next;
+    if (!state.next) return;
+    $("next-sale").href = `${base}/s/${encodeURIComponent(state.next.id)}`;
+    set(root, "next-sale", t("next", { title: titleOf(state.next), time: time(Date.parse(state.next.opens_at), clock.now()) }));
   }
 
   // ---- showing it
@@ -253,6 +297,7 @@ export async function showSale(page) {
     shows.show(state, loginLink(), tickets.status());
     onRender?.(state.sale, state.now, state.came);
     panel.render();
+    showNext();
   }
 
   // ---- every second

@@ -13,7 +13,7 @@ const en = {
   soon: ({ time }) => `The sale opens in ${time}.`,
   nowOpen: "The sale is open.",
   // stock
-  left: ({ n, total }) => (total === null ? `${n} left` : `${n} of ${total} left`),
+  left: ({ n }) => `${n} left`,
   unlimited: "No limit on units", inStock: "In stock",
   // the button
   buy: "Buy now", buyMore: "Buy another", buyAgain: "Buy again", wait: ({ time }) => `Opens ${time}`, busy: "One moment…",
@@ -81,6 +81,10 @@ const en = {
   leftToPay: ({ time }) => `${time} left to pay`,
   cancelling: "Cancelling…", cancelFailed: "It could not be cancelled at the moment. Try again.", cancelEnded: "The order has changed meanwhile.",
   orderSignIn: "Sign in to see this order.", orderSignInBare: "Sign in at the shop to see this order.", signInShort: "Sign in", otherAccount: "Use another account", orderNone: "There is no such order for this account.", loading: "Looking up…",
+  next: ({ title, time }) => `${title}, ${time}`,
+  // orders of a buyer
+  noOrders: "You have no orders yet.", ordersSignIn: "Sign in to see your orders.", ordersSignInBare: "Sign in at the shop to see your orders.",
+  cancelOrder: "Cancel", payNow: "Pay now", payBefore: ({ time }) => `Pay before ${time}`, ordersFailed: "The server does not answer. Please try again in a moment.",
   // list
   today: "Today", tomorrow: "Tomorrow", already: "Now", serverTime: ({ time }) => `Server time ${time}`,
 };
@@ -92,7 +96,7 @@ const zh = {
     .filter(([n]) => n > 0).slice(0, 2).map(([n, unit]) => `${n}${unit}`).join("") || "0秒",
   soon: ({ time }) => `距开始还有${time}。`,
   nowOpen: "抢购已经开始。",
-  left: ({ n, total }) => (total === null ? `剩余 ${n} 件` : `剩余 ${n} / ${total} 件`),
+  left: ({ n, percent }) => (percent === null ? `剩余 ${n} 件` : `已抢 ${percent}%`),
   unlimited: "数量不限", inStock: "有货",
   buy: "立即抢购", buyMore: "继续购买", buyAgain: "重新抢购", wait: ({ time }) => `${time} 开抢`, busy: "请稍候…",
   buySoldOut: "已抢光", buyPaused: "已暂停", buyClosed: "活动已结束", buyUnavailable: "暂不可用",
@@ -154,6 +158,9 @@ const zh = {
   leftToPay: ({ time }) => `付款剩余时间 ${time}`,
   cancelling: "正在取消…", cancelFailed: "暂时无法取消，请重试。", cancelEnded: "订单状态已经变化。",
   orderSignIn: "登录后可查看这个订单。", orderSignInBare: "在商城登录后可查看这个订单。", signInShort: "登录", otherAccount: "换个账号登录", orderNone: "本账号没有这个订单。", loading: "正在查询…",
+  next: ({ title, time }) => `${title}，${time} 开抢`,
+  noOrders: "还没有订单。", ordersSignIn: "登录后可查看订单。", ordersSignInBare: "在商城登录后可查看订单。",
+  cancelOrder: "取消订单", payNow: "去付款", payBefore: ({ time }) => `请在 ${time} 前付款`, ordersFailed: "服务器没有响应，请稍后再试。",
   today: "今天", tomorrow: "明天", already: "正在进行", serverTime: ({ time }) => `服务器时间 ${time}`,
 };
 
@@ -175,6 +182,9 @@ const errors = {
 
 // lang is the language of the page; a shop's page may be in another one, or not say.
 export const lang = () => (/^zh/i.test(document.documentElement.lang || navigator.language) ? "zh-CN" : "en");
+
+// titleOf is what a sale is called in the language of the page.
+export const titleOf = ({ title, titles }) => titles?.[lang() === "en" ? "en" : "zh"] || title;
 
 // t is a text in the language of the moment.
 export function t(key, values = {}) {
