@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -55,6 +58,9 @@ func (a *app) demoCommand() *cobra.Command {
 				},
 				Rush: a.rush, Watch: a.watch, Bar: a.bar, Finished: a.printDemo, Kept: a.printKept,
 			}
+			if o.Keep && a.stdin != nil {
+				o.Screen.Again = enters(a.stdin)
+			}
 			result, err := demo.Run(cmd.Context(), o)
 			if result == nil {
 				return err
@@ -96,16 +102,26 @@ func (a *app) printDemo(r *loadgen.Result) error {
 
 // printKept says where to click.
 func (a *app) printKept(k *demo.Kept) {
-	page := func(id sluice.SaleID) string { return a.link(k.URL + "/s/" + string(id)) }
-	fmt.Fprintf(a.stderr, "\nThe server stays up; Ctrl-C stops it. In a browser:\n"+
-		"  buy        %s  %d units, opens in %d s; sign in and pay at the mock shop\n"+
-		"  sold out   %s\n"+
-		"  all sales  %s\n"+
-		"  mock shop  %s\n"+
-		"  metrics    %s\n"+
-		"  admin key  %s\n",
-		page(k.Try), k.Units, int(k.Opens/time.Second), page(k.Sold), a.link(k.URL+"/"), a.link(k.ShopURL+"/"),
-		a.link(k.URL+"/metrics"), k.AdminKey)
+	rows := append(slices.Clone(k.Pages), demo.KeptPage{Name: "all sales", URL: k.URL + "/"},
+		demo.KeptPage{Name: "sign in", URL: k.SignIn, Note: "as alice"},
+		demo.KeptPage{Name: "mock shop", URL: k.ShopURL + "/", Note: "login, payment, and another crowd"},
+		demo.KeptPage{Name: "metrics", URL: k.URL + "/metrics"})
+	fmt.Fprintln(a.stderr, "\nThe server stays up; Enter sends another crowd, and Ctrl-C stops it. In a browser:")
+	for _, r := range rows {
+		fmt.Fprintf(a.stderr, "  %-10s %s  %s\n", r.Name, a.link(r.URL), r.Note)
+	}
+	fmt.Fprintf(a.stderr, "  %-10s %s\n", "admin key", k.AdminKey)
+}
+
+// enters gets a value for each line that is typed.
+func enters(from io.Reader) <-chan struct{} {
+	typed := make(chan struct{})
+	go func() {
+		for lines := bufio.NewScanner(from); lines.Scan(); {
+			typed <- struct{}{}
+		}
+	}()
+	return typed
 }
 
 // demoVerdict is what the exit code says.

@@ -449,9 +449,10 @@ func TestDemoKeep(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var out, stderr safeBuffer
+	stdin, typed := io.Pipe()
 	done := make(chan int, 1)
 	go func() {
-		done <- run(ctx, []string{"demo", "--keep", "--buyers", "50", "--stock", "5"}, nil, &out, &stderr, nil)
+		done <- run(ctx, []string{"demo", "--keep", "--buyers", "50", "--stock", "5"}, stdin, &out, &stderr, nil)
 	}()
 	for deadline := time.Now().Add(30 * time.Second); !strings.Contains(stderr.String(),
 		"Ctrl-C stops it"); time.Sleep(10 * time.Millisecond) {
@@ -467,9 +468,12 @@ func TestDemoKeep(t *testing.T) {
 		}
 		return res
 	}
-	// The crowd's sale is sold out, and another one waits for the person.
-	states := map[string]sluice.State{"demo-": sluice.StateSoldOut, "try-": sluice.StateUpcoming}
-	pages := 0
+	// The crowd's sale is sold out, and others wait for the person.
+	states := map[string]sluice.State{
+		"demo-": sluice.StateSoldOut, "lamp-": sluice.StateUpcoming, "teapot-": sluice.StateOpen,
+		"sneaker-": sluice.StateUpcoming,
+	}
+	pages, sold := 0, ""
 	for _, word := range strings.Fields(stderr.String()) {
 		if !strings.HasPrefix(word, "http://") {
 			continue
@@ -483,13 +487,27 @@ func TestDemoKeep(t *testing.T) {
 		var sale api.Sale
 		err := json.NewDecoder(get(server + "/v1/sales/" + id).Body).Decode(&sale)
 		prefix := id[:strings.Index(id, "-")+1]
-		if err != nil || sale.State != states[prefix] {
+		if err != nil || sale.State != states[prefix] || len(sale.Pictures.Names()) != 1 || sale.Titles.ZH == "" {
 			t.Errorf("%s: %v %+v", id, err, sale)
 		}
-		delete(states, prefix)
+		if delete(states, prefix); prefix == "demo-" {
+			sold = server + "/v1/sales/" + id
+		}
 	}
-	if len(states) > 0 || pages != 6 {
+	if len(states) > 0 || pages != 9 {
 		t.Errorf("%d addresses, and not of %v:\n%s", pages, states, stderr.String())
+	}
+	// Enter sends another crowd, for as many units as there were.
+	must.Get(typed.Write([]byte("\n")))(t)
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		var sale api.Sale
+		must.Succeed(t, json.NewDecoder(get(sold).Body).Decode(&sale))
+		if *sale.Total == 10 && sale.State == sluice.StateSoldOut {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v\n%s", sale, stderr.String())
+		}
 	}
 	stop()
 	if code := <-done; code != exitOK {

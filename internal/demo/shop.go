@@ -21,6 +21,7 @@ type ShopOptions struct {
 	Pages       string // URL of the server and its pages, like http://127.0.0.1:8080
 	BuyerSecret string // signs buyers' tokens
 	AdminKey    string
+	Crowd       func() // sends a crowd; nil: the page offers none
 }
 
 //go:embed shop.html
@@ -53,6 +54,8 @@ func NewShop(o ShopOptions) (http.Handler, error) {
 	mux.HandleFunc("GET /{$}", s.home)
 	mux.HandleFunc("GET /login", s.askLogin)
 	mux.HandleFunc("POST /login", s.login)
+	mux.HandleFunc("GET /as/{name}", s.signInAs)
+	mux.HandleFunc("POST /crowd", s.sendCrowd)
 	mux.HandleFunc("GET /pay", s.askPay)
 	mux.HandleFunc("POST /pay", s.pay)
 	return http.NewCrossOriginProtection().Handler(mux), nil
@@ -65,10 +68,12 @@ type content struct {
 	Return  string // login
 	Order   any    // pay
 	Problem string
+	Crowd   bool // there is one to be sent
+	Sent    bool // it is on its way
 }
 
 func (s *shop) show(w http.ResponseWriter, status int, c content) {
-	c.Pages = s.Pages
+	c.Pages, c.Crowd = s.Pages, s.Crowd != nil
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
@@ -99,10 +104,28 @@ func (s *shop) askLogin(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, content{Return: s.returnTo(r)})
 }
 
-// login hands the token over in the fragment: browsers send it to no server,
-// and no log has it.
 func (s *shop) login(w http.ResponseWriter, r *http.Request) {
-	buyer := sluice.BuyerID(strings.TrimSpace(r.FormValue("name")))
+	s.handOver(w, r, sluice.BuyerID(strings.TrimSpace(r.FormValue("name"))))
+}
+
+// signInAs logs in by a link.
+func (s *shop) signInAs(w http.ResponseWriter, r *http.Request) {
+	s.handOver(w, r, sluice.BuyerID(r.PathValue("name")))
+}
+
+// sendCrowd has another crowd come.
+func (s *shop) sendCrowd(w http.ResponseWriter, _ *http.Request) {
+	if s.Crowd == nil {
+		s.show(w, http.StatusNotFound, content{Problem: "There is no crowd here."})
+		return
+	}
+	s.Crowd()
+	s.show(w, http.StatusOK, content{Sent: true})
+}
+
+// handOver hands the token over in the fragment: browsers send it to no server,
+// and no log has it.
+func (s *shop) handOver(w http.ResponseWriter, r *http.Request, buyer sluice.BuyerID) {
 	if err := buyer.Validate(); err != nil {
 		s.show(w, http.StatusBadRequest, content{Return: s.returnTo(r), Problem: "Please give a name of up to 128 bytes."})
 		return
