@@ -23,11 +23,13 @@ func TestLooks(t *testing.T) {
 	}
 	upcoming := s.sale(t, title("Aurora desk lamp, limited edition"), opensIn(3*time.Hour+25*time.Minute), units(500),
 		closes(30*time.Hour))
-	open := s.sale(t, title("Aurora desk lamp, limited edition"), units(500), closes(40*time.Minute))
+	s.dress(t, upcoming, "lamp", "teapot")
+	open := s.dress(t, s.sale(t, title("Red clay teapot"), units(500), closes(40*time.Minute)), "teapot")
+	plain := s.sale(t, title("Aurora desk lamp, limited edition"), units(500), closes(40*time.Minute))
 	for i := range 163 {
 		s.claim(t, open, "crowd-"+string(rune('a'+i%26))+string(rune('a'+i/26)))
 	}
-	soldOut := s.sale(t, title("Ceramic mug, hand painted"), units(1), closes(5*time.Hour))
+	soldOut := s.dress(t, s.sale(t, title("Dawn runners"), units(1), closes(5*time.Hour)), "sneaker")
 	s.claim(t, soldOut, "quick")
 	s.sale(t, title("耳机 Pro 降噪版"), opensIn(26*time.Hour), units(80))
 
@@ -50,10 +52,13 @@ func TestLooks(t *testing.T) {
 				b.openSale(open, "")
 				b.wait(canBuy)
 				shot(name("3-open"), b)
+				b.openSale(plain, "")
+				b.wait(canBuy)
+				shot(name("3-plain"), b)
 				b.openSale(soldOut, "")
 				b.wait(`document.getElementById("badge").dataset.state === "sold_out"`)
 				shot(name("4-sold-out"), b)
-				b.openSale(s.sale(t, title("Aurora desk lamp, limited edition"), units(500)), "")
+				b.openSale(s.dress(t, s.sale(t, title("Sea Breeze headphones"), units(500)), "headphones"), "")
 				b.wait(canBuy)
 				b.click("#buy")
 				b.wait(`document.getElementById("pay").checkVisibility()`)
@@ -61,6 +66,9 @@ func TestLooks(t *testing.T) {
 				b.click("#order-id")
 				b.wait(`location.pathname.startsWith("/o/") && document.getElementById("pay")?.checkVisibility()`)
 				shot(name("6-order"), b)
+				b.open("/orders", "")
+				b.wait(`document.querySelector(".mine .buttons")`)
+				shot(name("7-orders"), b)
 			}
 		}
 	}

@@ -178,6 +178,23 @@ func (s *site) sale(t *testing.T, options ...saleOption) sluice.SaleID {
 	return id
 }
 
+// dress gives a sale pictures of the demo's, and a description in both languages.
+func (s *site) dress(t *testing.T, sale sluice.SaleID, pictures ...string) sluice.SaleID {
+	t.Helper()
+	for _, name := range pictures {
+		file := must.Get(os.Open("../../internal/demo/pictures/" + name + ".jpg"))(t)
+		must.Get(s.merchant.AddPicture(t.Context(), sale, file))(t)
+		_ = file.Close()
+	}
+	must.Get(s.merchant.PatchSale(t.Context(), sale, api.PatchSale{PatchShowcase: api.PatchShowcase{
+		Descriptions: api.Some(sluice.Texts{
+			EN: "Made for the **long nights**, by hand.\n\n# What it is\n\n- one of five hundred\n- numbered, with a certificate",
+			ZH: "为**长夜**手工制作。\n\n# 产品信息\n\n- 限量五百件\n- 独立编号，附证书",
+		}),
+	}}))(t)
+	return sale
+}
+
 func opensIn(d time.Duration) saleOption {
 	return func(s *api.CreateSale) { s.OpensAt = api.Some(api.At(time.Now().Add(d))) }
 }

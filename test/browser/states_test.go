@@ -203,6 +203,45 @@ func allStates() []state {
 			})()`))
 			b.says("status", "another tab")
 		}},
+		{name: "pictured", arrange: func(t *testing.T, s *site, b *tab) {
+			b.openSale(s.dress(t, s.sale(t, named(lamp), units(40), closesIn(40*time.Minute)), "lamp", "teapot"), "alice")
+			b.wait(canBuy)
+			b.wait(`[...document.querySelectorAll(".gallery img")].every((img) => img.loading === "lazy" || img.naturalWidth > 0)`)
+		}},
+		{name: "described", arrange: func(t *testing.T, s *site, b *tab) {
+			b.openSale(s.dress(t, s.sale(t, named(lamp), units(40))), "alice")
+			b.wait(canBuy)
+		}},
+		{name: "other-device", arrange: func(t *testing.T, s *site, b *tab) {
+			sale := s.sale(t, named(lamp), units(40))
+			s.claim(t, sale, "alice")
+			s.orders(t, sale, 1)
+			b.openSale(sale, "alice")
+			b.wait(payNow) // without a press of the button
+		}},
+		{name: "next", before: `stub.sale = { state: "sold_out", available: 0 };
+			stub.list = [{ id: "s1", title: "` + lamp + `", state: "upcoming", price: { amount: 1, currency: "CNY" }, list_price: null,
+			opens_at: new Date(Date.now() + 3600e3).toISOString() }];`, arrange: func(t *testing.T, s *site, b *tab) {
+			b.openSale(s.sale(t, named(lamp), units(40)), "alice")
+			b.says("next", lamp)
+		}},
+		{name: "orders", foreign: "dora", arrange: func(t *testing.T, s *site, b *tab) {
+			for _, buys := range []saleOption{units(40), units(1)} {
+				sale := s.sale(t, named(lamp), buys)
+				s.claim(t, sale, "dora")
+				s.orders(t, sale, 1)
+			}
+			b.open("/orders", "dora")
+			b.says("orders", lamp)
+		}},
+		{name: "orders-none", foreign: "nobody", arrange: func(_ *testing.T, _ *site, b *tab) {
+			b.open("/orders", "nobody")
+			b.says("status", "no orders yet")
+		}},
+		{name: "orders-signed-out", arrange: func(_ *testing.T, _ *site, b *tab) {
+			b.open("/orders", "")
+			b.says("status", "Sign in")
+		}},
 		{name: "limit-many", arrange: func(t *testing.T, s *site, b *tab) {
 			sale := s.sale(t, named(lamp), units(40), func(c *api.CreateSale) { c.MaxPerBuyer = api.Value(int64(3)) })
 			s.claim(t, sale, "alice") // on another device

@@ -138,7 +138,13 @@ trap stop EXIT
 	script += inSteps(t, "docs/identity.md",
 		step{has: "admin log", before: "ADMIN=\"Authorization: Bearer $(cat sluice-data/admin.key)\" URL=http://$ADDR\n"})
 	script += inSteps(t, "docs/personal-data.md", step{has: "buyer erase", edits: []string{"4711", "4710"}})
-	script += inSteps(t, "docs/pages.md", step{has: "--login-url"})
+	drawn := must.Get(filepath.Abs("../../internal/demo/pictures"))(t)
+	script += inSteps(t, "docs/pages.md",
+		step{
+			has: "--picture", edits: []string{"--id lamp", "--id lantern", "patch lamp", "patch lantern"},
+			before: "cp " + drawn + "/*.jpg .; mv teapot.jpg lamp-side.png; mv sneaker.jpg lamp-new.jpg\n",
+		},
+		step{has: "--login-url"})
 	script += "serve\n"
 	guide := snippets(t, "docs/integrate.md")
 	script += strings.Replace(next(t, &guide, "sh", "refund_due"), "grep payment_refused", "cat", 1) // there is none
