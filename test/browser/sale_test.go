@@ -752,3 +752,31 @@ func TestPageIsCached(t *testing.T) {
 		t.Errorf("only %d entries: %+v", cached, entries)
 	}
 }
+
+// A page weighs little without its picture, and nothing in it jumps: not when the script begins,
+// nor when the state of the sale comes, nor the picture.
+func TestPageIsLight(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	sale := s.dress(t, s.sale(t, units(40)), "lamp")
+	b := visit(t, s, "light").tab(`window.shifts = 0; window.largest = 0;
+		new PerformanceObserver((list) => { for (const e of list.getEntries()) window.shifts += e.value; })
+			.observe({ type: "layout-shift", buffered: true });
+		new PerformanceObserver((list) => { window.largest = Math.round(list.getEntries().at(-1).startTime); })
+			.observe({ type: "largest-contentful-paint", buffered: true });`)
+	b.emulate(390, 844, "light")
+	b.openSale(sale, "")
+	b.says("login", "Sign in")
+	b.wait(`document.querySelector(".gallery img").naturalWidth > 0 && window.largest > 0`)
+	var page struct {
+		Weight, Largest int64 // bytes as they were sent, and the milliseconds until the largest thing was painted
+		Shifts          float64
+	}
+	must.Succeed(t, json.Unmarshal([]byte(b.text(`JSON.stringify({ weight: [...performance.getEntriesByType("navigation"),
+		...performance.getEntriesByType("resource")].filter((e) => !e.name.endsWith(".jpg"))
+		.reduce((sum, e) => sum + e.encodedBodySize, 0), shifts: window.shifts, largest: window.largest })`)), &page))
+	if page.Weight < 10_000 || page.Weight > 120_000 || page.Shifts > 0.05 {
+		t.Errorf("%+v: want at most 120,000 bytes, and shifts of 0.05", page)
+	}
+	t.Logf("%+v", page)
+}
