@@ -14,7 +14,9 @@ import (
 	"image/color"
 	"image/jpeg"
 	_ "image/png" // a format that is read
+	"iter"
 	"math"
+	"slices"
 
 	"golang.org/x/image/draw"
 	_ "golang.org/x/image/webp" // a format that is read
@@ -26,9 +28,12 @@ import (
 // judged before any of them takes memory.
 const (
 	MaxBytes  = 10 << 20
-	maxPixels = 24_000_000 // 96 MB while it is made; the cameras of most phones
-	minSide   = 64
-	maxSide   = 12_000
+	maxPixels = 24_000_000 // the cameras of most phones
+	// maxHeavy is for files of which a decoder keeps more than four bytes a pixel: progressive JPEGs
+	// (their coefficients, up to sixteen) and PNGs with 16 bits a colour.
+	maxHeavy = 8_000_000
+	minSide  = 64
+	maxSide  = 12_000
 )
 
 // maxEncoded fits, with every byte escaped, into the smallest packet that a database may be
@@ -44,9 +49,13 @@ func Make(file []byte) (sluice.Picture, error) {
 	if err != nil {
 		return sluice.Picture{}, errors.New("this is no picture that can be read: want JPEG, PNG or WebP")
 	}
-	if w, h := head.Width, head.Height; w < minSide || h < minSide || w > maxSide || h > maxSide || w*h > maxPixels {
+	most, kind := maxPixels, format
+	if heavy(file, head.ColorModel) {
+		most, kind = maxHeavy, "progressive JPEG or PNG of 16 bits"
+	}
+	if w, h := head.Width, head.Height; w < minSide || h < minSide || w > maxSide || h > maxSide || w*h > most {
 		return sluice.Picture{}, fmt.Errorf("the picture has %d × %d pixels: want sides of %d to %d, and at most %d million "+
-			"in all", w, h, minSide, maxSide, maxPixels/1_000_000)
+			"in all for a %s", w, h, minSide, maxSide, most/1_000_000, kind)
 	}
 	original, _, err := image.Decode(bytes.NewReader(file))
 	if err != nil {
@@ -59,14 +68,24 @@ func Make(file []byte) (sluice.Picture, error) {
 	return p, nil
 }
 
-// within returns the picture on white, with its longer side of at most so many pixels.
+// within returns the picture on white, with its longer side of at most so many pixels. It is halved
+// as often as possible, each pixel the mean of four, so that nothing is skipped and no memory is
+// needed beside the two pictures.
 func within(original image.Image, side int) *image.RGBA {
+	for longer(original) >= 2*side {
+		original = scaled(original, 0.5)
+	}
+	return scaled(original, min(1, float64(side)/float64(longer(original))))
+}
+
+func longer(img image.Image) int { return max(img.Bounds().Dx(), img.Bounds().Dy()) }
+
+func scaled(original image.Image, by float64) *image.RGBA {
 	b := original.Bounds()
-	by := min(1, float64(side)/float64(max(b.Dx(), b.Dy())))
-	scaled := image.NewRGBA(image.Rect(0, 0, scale(b.Dx(), by), scale(b.Dy(), by)))
-	draw.Draw(scaled, scaled.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
-	draw.CatmullRom.Scale(scaled, scaled.Bounds(), original, b, draw.Over, nil)
-	return scaled
+	out := image.NewRGBA(image.Rect(0, 0, scale(b.Dx(), by), scale(b.Dy(), by)))
+	draw.Draw(out, out.Bounds(), image.NewUniform(color.White), image.Point{}, draw.Src)
+	draw.ApproxBiLinear.Scale(out, out.Bounds(), original, b, draw.Over, nil)
+	return out
 }
 
 func scale(n int, by float64) int { return max(1, int(math.Round(float64(n)*by))) }
@@ -119,24 +138,44 @@ func turned(img *image.RGBA, orientation uint16) *image.RGBA {
 	return out
 }
 
-// orientation is what a JPEG's Exif says, or 0. Its segments stand one after the other: a
-// marker of two bytes, a length that counts itself, and the content.
-func orientation(file []byte) uint16 {
-	const start, app1, scan = 0xFFD8, 0xFFE1, 0xFFDA
-	if len(file) < 2 || binary.BigEndian.Uint16(file) != start {
-		return 0
-	}
-	for rest := file[2:]; len(rest) >= 4; {
-		marker, length := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
-		if marker == scan || length < 2 || 2+length > len(rest) {
-			return 0
+// heavy reports whether a decoder needs much memory for each pixel of a file.
+func heavy(file []byte, model color.Model) bool {
+	const progressive = 0xFFC2
+	for marker := range segments(file) {
+		if marker == progressive {
+			return true
 		}
-		if exif, ok := bytes.CutPrefix(rest[4:2+length], []byte("Exif\x00\x00")); ok && marker == app1 {
+	}
+	return slices.Contains([]color.Model{color.NRGBA64Model, color.RGBA64Model, color.Gray16Model, color.CMYKModel}, model)
+}
+
+// orientation is what a JPEG's Exif says, or 0.
+func orientation(file []byte) uint16 {
+	const app1 = 0xFFE1
+	for marker, content := range segments(file) {
+		if exif, ok := bytes.CutPrefix(content, []byte("Exif\x00\x00")); ok && marker == app1 {
 			return orientationOf(exif)
 		}
-		rest = rest[2+length:]
 	}
 	return 0
+}
+
+// segments yields those of a JPEG before its pixels. They stand one after the other: a marker of two
+// bytes, a length that counts itself, and the content.
+func segments(file []byte) iter.Seq2[uint16, []byte] {
+	const start, scan = 0xFFD8, 0xFFDA
+	return func(yield func(uint16, []byte) bool) {
+		if len(file) < 2 || binary.BigEndian.Uint16(file) != start {
+			return
+		}
+		for rest := file[2:]; len(rest) >= 4; {
+			marker, length := binary.BigEndian.Uint16(rest), int(binary.BigEndian.Uint16(rest[2:]))
+			if marker == scan || length < 2 || 2+length > len(rest) || !yield(marker, rest[4:2+length]) {
+				return
+			}
+			rest = rest[2+length:]
+		}
+	}
 }
 
 // orientationOf reads Exif's block: a byte order, 42, where the first directory is; there a

@@ -151,10 +151,17 @@ func TestWrong(t *testing.T) {
 	at := bytes.Index(huge, []byte{0xFF, 0xC0}) // the frame's header: precision, height, width
 	binary.BigEndian.PutUint16(huge[at+5:], 60_000)
 	binary.BigEndian.PutUint16(huge[at+7:], 60_000)
+	progressive := bytes.Replace(huge, []byte{0xFF, 0xC0}, []byte{0xFF, 0xC2}, 1)
+	binary.BigEndian.PutUint16(progressive[at+5:], 3000)
+	binary.BigEndian.PutUint16(progressive[at+7:], 3000)
+	var deep bytes.Buffer
+	must.Succeed(t, png.Encode(&deep, image.NewGray16(image.Rect(0, 0, 3000, 3000))))
 	for _, c := range []struct {
 		name, want string
 		file       []byte
 	}{
+		{"a progressive one", "3000 × 3000 pixels: want sides of 64 to 12000, and at most 8 million", progressive},
+		{"one of 16 bits", "at most 8 million in all", deep.Bytes()},
 		{"text", "want JPEG, PNG or WebP", []byte("no picture")},
 		{"nothing", "want JPEG, PNG or WebP", nil},
 		{"a huge one", "60000 × 60000 pixels: want sides of 64 to 12000", huge},
