@@ -31,7 +31,7 @@ type Sale struct {
 	// Shows is what the public reads of the units, "some" or "none"; absent if all.
 	// Then total and available are null.
 	Shows sluice.Availability `json:"shows,omitempty"`
-	// Showcase is how buyers see the sale. Lists and streams leave out the descriptions.
+	// Showcase is how buyers see the sale. Public lists and streams leave out the descriptions.
 	sluice.Showcase
 }
 

@@ -290,7 +290,7 @@ func (e *Engine) serverOptions(
 			e.events.numberer.Wake()
 		},
 		Replay:    e.follower.replay,
-		NewSaleID: admission.NewSaleID,
+		NewSaleID: admission.NewSaleID, PictureHosts: e.cfg.Pages.PictureHosts,
 		Reconcile: e.Reconcile,
 		Recover:   e.Recover, Outdated: e.follower.outdatedSales,
 		Kinds:    api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},

@@ -53,6 +53,8 @@ type Options struct {
 	// stores it. Outdated are the sales that wait for that; nil: none ever do.
 	Recover  func(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.Recovery, error)
 	Outdated func() []sluice.SaleID
+	// PictureHosts are the hosts of pictures that a sale may name by their address.
+	PictureHosts []string
 	// NewSaleID makes the id of a sale whose merchant gave none.
 	NewSaleID func() sluice.SaleID
 

@@ -19,6 +19,9 @@ func (s *Server) createSale(r *http.Request, message *api.CreateSale) (any, erro
 	if err != nil {
 		return nil, badRequest("%v", err)
 	}
+	if err := s.checkHosts(&sale.Showcase); err != nil {
+		return nil, err
+	}
 	if now := s.Board.LedgerTime(s.Now()); !sale.ClosesAt.IsZero() && !sale.ClosesAt.After(now) {
 		// It would be archived at once, and its id burnt for a mistyped year.
 		return nil, badRequest("closes_at: %s is already past", api.At(sale.ClosesAt))
@@ -42,6 +45,9 @@ func (s *Server) patchSale(r *http.Request, message *api.PatchSale) (any, error)
 		return s.Control.Patch(ctx, id, func(sale *sluice.Sale) error {
 			if err := message.Apply(sale); err != nil {
 				return badRequest("%v", err)
+			}
+			if message.Pictures.Set {
+				return s.checkHosts(&sale.Showcase)
 			}
 			return nil
 		})

@@ -1,29 +1,38 @@
 package httpapi
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
+	"slices"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/picture"
 )
 
-// addPicture takes a picture into a sale. To make one takes memory and time that claims of
-// all sales want, so the server makes one at a time; others wait.
+// addPicture takes a picture into a sale. Uploads and the making of pictures take memory and time
+// that claims of all sales want, so both have their turns.
 func (s *Server) addPicture(w http.ResponseWriter, r *http.Request) (any, error) {
 	if r.ContentLength > picture.MaxBytes {
 		return nil, bodyTooLarge(picture.MaxBytes)
 	}
-	file, err := io.ReadAll(upload(w, r, picture.MaxBytes))
-	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
-		return nil, bodyTooLarge(picture.MaxBytes)
-	}
-	if err != nil {
-		return nil, badRequest("the picture cannot be read: %v", err)
-	}
-	made, err := s.makePicture(r.Context(), file)
+	var made sluice.Picture
+	err := inTurn(r.Context(), []chan struct{}{s.limits.uploads}, func() error {
+		file, err := io.ReadAll(upload(w, r, picture.MaxBytes))
+		if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
+			return bodyTooLarge(picture.MaxBytes)
+		}
+		if err != nil {
+			return badRequest("the picture cannot be read: %v", err)
+		}
+		return inTurn(r.Context(), []chan struct{}{s.limits.pictures}, func() error {
+			if made, err = picture.Make(file); err != nil {
+				return badRequest("%v", err)
+			}
+			return nil
+		})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -34,16 +43,16 @@ func (s *Server) addPicture(w http.ResponseWriter, r *http.Request) (any, error)
 	return done{http.StatusCreated, s.saleNow(r, &sale)}, nil
 }
 
-func (s *Server) makePicture(ctx context.Context, file []byte) (sluice.Picture, error) {
-	select {
-	case s.limits.pictures <- struct{}{}:
-		defer func() { <-s.limits.pictures }()
-	case <-ctx.Done():
-		return sluice.Picture{}, ctx.Err()
+// checkHosts wants the hosts of a sale's pictures to be among those that the pages may load from: a
+// browser would not show others, and nobody would be told why.
+func (s *Server) checkHosts(shown *sluice.Showcase) error {
+	for _, name := range shown.Pictures.Names() {
+		if sluice.PictureID(name) {
+			continue
+		}
+		if u, err := url.Parse(name); err == nil && !slices.Contains(s.PictureHosts, u.Host) {
+			return badRequest("pictures: %s: its host is not among picture_hosts: add it there, or upload the picture", name)
+		}
 	}
-	made, err := picture.Make(file)
-	if err != nil {
-		return sluice.Picture{}, badRequest("%v", err)
-	}
-	return made, nil
+	return nil
 }

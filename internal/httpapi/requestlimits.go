@@ -22,6 +22,8 @@ const (
 	// of all buyers that the databases see at a time. They leave the pipeline,
 	// expiry and payments the rest of the connections. More requests wait.
 	buyerReads, buyerChanges = 4, 2
+	// pictureUploads are pictures at a time, each of which may be in memory.
+	pictureUploads = 4
 	// webhookTests are the tests of webhooks at a time: a receiver may take ten seconds.
 	webhookTests = 4
 )
@@ -42,6 +44,7 @@ type requestLimits struct {
 
 	reads, changes chan struct{}     // a value for each that the databases see
 	tests          chan struct{}     // a value for each webhook that is tried
+	uploads        chan struct{}     // a value for each picture that is being uploaded
 	pictures       chan struct{}     // a value for the picture that is being made
 	sales          [64]chan struct{} // a value for each change of the sales that share it
 }
@@ -50,7 +53,8 @@ func newRequestLimits(now time.Time) *requestLimits {
 	s := &requestLimits{
 		seed: maphash.MakeSeed(), asked: meters.New(1 << 18), start: now,
 		reads: make(chan struct{}, buyerReads), changes: make(chan struct{}, buyerChanges),
-		tests: make(chan struct{}, webhookTests), pictures: make(chan struct{}, 1),
+		tests:   make(chan struct{}, webhookTests),
+		uploads: make(chan struct{}, pictureUploads), pictures: make(chan struct{}, 1),
 	}
 	for i := range s.shards {
 		s.shards[i].now = map[sluice.BuyerID]int{}
