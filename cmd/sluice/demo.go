@@ -59,6 +59,7 @@ func (a *app) demoCommand() *cobra.Command {
 				Rush: a.rush, Watch: a.watch, Bar: a.bar, Finished: a.printDemo, Kept: a.printKept,
 			}
 			if o.Keep && a.stdin != nil {
+				ignoreBackgroundReads()
 				o.Screen.Again = enters(a.stdin)
 			}
 			result, err := demo.Run(cmd.Context(), o)

@@ -72,11 +72,16 @@ func (a *app) salePatch() *cobra.Command {
 	var message api.PatchSale
 	cmd := verb(a, "patch SALE", "Change a sale; what is not given stays as it is",
 		func(c *client.Client, ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
-			change := func() (api.AdminSale, error) { return c.PatchSale(ctx, id, message) }
-			if message == (api.PatchSale{}) { // pictures alone
-				change = func() (api.AdminSale, error) { return c.AdminSale(ctx, id) }
+			var sale api.AdminSale
+			var err error
+			pictures := message == (api.PatchSale{}) // alone
+			if pictures || message.Titles.Set || message.Descriptions.Set {
+				sale, err = c.AdminSale(ctx, id)
+				f.shown.keep(&message.PatchShowcase, &sale)
 			}
-			sale, err := change()
+			if err == nil && !pictures {
+				sale, err = c.PatchSale(ctx, id, message)
+			}
 			if err != nil {
 				return sale, err
 			}
@@ -224,7 +229,7 @@ func (f *saleFlags) patch(cmd *cobra.Command, now time.Time) (m api.PatchSale, e
 		}
 		*d.field = api.Some(int64(d.value / time.Second))
 	}
-	f.shown.message(cmd, &m.PatchShowcase)
+	f.shown.message(&m.PatchShowcase)
 	return m, f.rules.message(cmd, &m.PatchRules)
 }
 

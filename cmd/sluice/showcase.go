@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -21,11 +22,19 @@ type showcaseFlags struct {
 	description, badge                             string
 	titleEN, titleZH, descriptionEN, descriptionZH string
 	pictures                                       []string // paths, https addresses, or none
-	files                                          map[string][]byte
+	files                                          map[string]pictureFile
+	flags                                          *pflag.FlagSet
+}
+
+// pictureFile is a picture on this machine, and the id that a server of this version gives it.
+type pictureFile struct {
+	content []byte
+	id      string
 }
 
 func (f *showcaseFlags) add(cmd *cobra.Command) {
 	fl := cmd.Flags()
+	f.flags = fl
 	fl.StringArrayVar(&f.pictures, "picture", nil,
 		"`PATH` of a JPEG, PNG or WebP, or an https address; again for more; none takes all away")
 	fl.StringVar(&f.description, "description", "", "`TEXT` on the page, in Markdown")
@@ -36,9 +45,9 @@ func (f *showcaseFlags) add(cmd *cobra.Command) {
 	fl.StringVar(&f.descriptionZH, "description-zh", "", "`TEXT` for readers of Chinese")
 }
 
-// message says what was given. A language that was not given has no text of its own.
-func (f *showcaseFlags) message(cmd *cobra.Command, m *api.PatchShowcase) {
-	given := func(names ...string) bool { return slices.ContainsFunc(names, cmd.Flags().Changed) }
+// message says what was given, but for pictures.
+func (f *showcaseFlags) message(m *api.PatchShowcase) {
+	given := func(names ...string) bool { return slices.ContainsFunc(names, f.flags.Changed) }
 	if given("description") {
 		m.Description = api.Some(f.description)
 	}
@@ -51,48 +60,94 @@ func (f *showcaseFlags) message(cmd *cobra.Command, m *api.PatchShowcase) {
 	if given("description-en", "description-zh") {
 		m.Descriptions = api.Some(sluice.Texts{EN: f.descriptionEN, ZH: f.descriptionZH})
 	}
-	if len(f.pictures) > 0 && f.pictures[0] == "none" {
-		m.Pictures = api.Some(sluice.Pictures(""))
+}
+
+// keep completes texts that were given in one language with those that the sale has in the other.
+func (f *showcaseFlags) keep(m *api.PatchShowcase, sale *api.AdminSale) {
+	for _, texts := range []struct {
+		flag string
+		to   *api.Opt[sluice.Texts]
+		has  sluice.Texts
+	}{{"title", &m.Titles, sale.Titles}, {"description", &m.Descriptions, sale.Descriptions}} {
+		if !texts.to.Set {
+			continue
+		}
+		if !f.flags.Changed(texts.flag + "-en") {
+			texts.to.Value.EN = texts.has.EN
+		}
+		if !f.flags.Changed(texts.flag + "-zh") {
+			texts.to.Value.ZH = texts.has.ZH
+		}
 	}
 }
 
 // readPictures reads the files, and says what the server would refuse before anything is sent.
 func (f *showcaseFlags) readPictures() error {
-	f.files = map[string][]byte{}
+	f.files = map[string]pictureFile{}
 	for i, name := range f.pictures {
 		if i == 0 && name == "none" || strings.HasPrefix(name, "https://") {
 			continue
 		}
 		file, err := os.ReadFile(name)
+		var made sluice.Picture
 		if err == nil {
-			_, err = picture.Make(file)
+			made, err = picture.Make(file)
 		}
 		if err != nil {
 			return fmt.Errorf("--picture %s: %w", name, err)
 		}
-		f.files[name] = file
+		f.files[name] = pictureFile{file, made.ID}
 	}
 	return nil
 }
 
-// addPictures gives them to a sale, in the order in which they were given. It returns the sale also
-// with an error.
+// addPictures gives them to a sale, in the order in which they were given. Pictures that they replace
+// go last, so that the sale has pictures throughout, unless there is no room for both. It returns the
+// sale also with an error.
 func (f *showcaseFlags) addPictures(ctx context.Context, c *client.Client, sale api.AdminSale) (api.AdminSale, error) {
-	for _, name := range f.pictures {
-		if name == "none" {
-			continue
-		}
-		with, err := sale, error(nil)
-		if file, ok := f.files[name]; ok {
-			with, err = c.AddPicture(ctx, sale.ID, bytes.NewReader(file))
-		} else {
-			all := sluice.PicturesOf(append(sale.Pictures.Names(), name)...)
-			with, err = c.PatchSale(ctx, sale.ID, api.PatchSale{PatchShowcase: api.PatchShowcase{Pictures: api.Some(all)}})
-		}
+	replaces := len(f.pictures) > 0 && f.pictures[0] == "none"
+	names, added := sale.Pictures.Names(), f.pictures
+	show := func(names []string) (err error) {
+		shown := api.PatchShowcase{Pictures: api.Some(sluice.PicturesOf(names...))}
+		with, err := c.PatchSale(ctx, sale.ID, api.PatchSale{PatchShowcase: shown})
 		if err != nil {
-			return sale, fmt.Errorf("the picture %s is not: %w", name, err)
+			return fmt.Errorf("the pictures could not be changed: %w", err)
 		}
 		sale = with
+		return nil
+	}
+	if replaces {
+		if added = added[1:]; len(names)+len(added) > sluice.MaxPictures {
+			if err := show(nil); err != nil {
+				return sale, err
+			}
+		}
+		names = nil
+	}
+	changes := replaces
+	for _, name := range added {
+		if file, ok := f.files[name]; ok {
+			with, err := c.AddPicture(ctx, sale.ID, bytes.NewReader(file.content))
+			if err != nil {
+				return sale, fmt.Errorf("the picture %s could not be added: %w", name, err)
+			}
+			name = file.id // the sale had it
+			for _, id := range with.Pictures.Names() {
+				if !slices.Contains(sale.Pictures.Names(), id) {
+					name = id
+				}
+			}
+			sale = with
+		} else {
+			changes = true
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if changes {
+		err := show(names)
+		return sale, err
 	}
 	return sale, nil
 }
