@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -112,34 +113,36 @@ func (d *run) wait(ctx context.Context, sold sluice.SaleID) error {
 	d.shop.serve(&http.Server{Handler: handler, ReadHeaderTimeout: 5 * time.Second})
 	kept := &Kept{URL: d.server.url, ShopURL: d.shop.url, AdminKey: d.engine.AdminKey(), SignIn: d.shop.url + "/as/alice"}
 	all, err := d.fillWindow(ctx, kept, sold)
-	if err != nil {
-		return fmt.Errorf("the shop's window: %w", err)
-	}
-	d.Screen.Kept(kept)
-	for open := true; open; {
-		select {
-		case <-ctx.Done():
-			open = false
-		case <-d.server.failed:
-			open = false
-		case <-again:
-			err = d.sendAgain(ctx, sold)
-		case <-d.Screen.Again:
-			err = d.sendAgain(ctx, sold)
-		}
-		if err != nil && ctx.Err() == nil {
-			return err
-		}
+	if err == nil {
+		d.Screen.Kept(kept)
+		err = d.sendCrowds(ctx, sold, again)
 	}
 	// The ledger may be the user's own: nothing is left on sale there.
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.ShutdownTimeout)
 	defer cancel()
 	for _, id := range all {
-		if _, err := d.client.CloseSale(closing, id); err != nil {
-			return fmt.Errorf("close the sale %s: %w", id, err)
+		if _, failed := d.client.CloseSale(closing, id); failed != nil {
+			err = errors.Join(err, fmt.Errorf("close the sale %s: %w", id, failed))
 		}
 	}
-	return nil
+	return err
+}
+
+// sendCrowds sends a crowd for each value, until the context ends, or the server, or a crowd fails.
+func (d *run) sendCrowds(ctx context.Context, sold sluice.SaleID, again <-chan struct{}) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-d.server.failed:
+			return nil
+		case <-again:
+		case <-d.Screen.Again:
+		}
+		if err := d.sendAgain(ctx, sold); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("another crowd: %w", err)
+		}
+	}
 }
 
 // fillWindow makes the other sales, and returns all that are on sale.
@@ -157,7 +160,7 @@ func (d *run) fillWindow(ctx context.Context, kept *Kept, sold sluice.SaleID) ([
 			err = d.dress(ctx, sale.ID, e.picture, e.shown)
 		}
 		if err != nil {
-			return all, err
+			return all, fmt.Errorf("the shop's window: %w", err)
 		}
 		page(e.name, sale.ID, e.note)
 	}
