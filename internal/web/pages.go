@@ -132,6 +132,7 @@ func New(source Source, opts Options) (*Pages, error) {
 	if err != nil {
 		return nil, err
 	}
+	opts.PublicURL = strings.TrimRight(opts.PublicURL, "/")
 	opts.Log = cmp.Or(opts.Log, slog.New(slog.DiscardHandler))
 	p := &Pages{
 		source: source, opts: opts, header: header, mux: http.NewServeMux(), assets: loadAssets(opts.Base, colours.css()),

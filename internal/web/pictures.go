@@ -77,7 +77,7 @@ func (p *Pages) picture(w http.ResponseWriter, r *http.Request) {
 	size, _ := strconv.Atoi(width)
 	if !sluice.PictureID(id) || !slices.Contains(f.Pictures.Names(), id) ||
 		size != sluice.SmallPicture && size != sluice.LargePicture {
-		http.Error(w, "the sale has no such picture", http.StatusNotFound)
+		noPicture(w)
 		return
 	}
 	answer, err := p.pictures.get(r.Context(), pictureKey{f.ID, id, size})
@@ -87,10 +87,16 @@ func (p *Pages) picture(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cross-Origin-Resource-Policy", "cross-origin")
 		answer.ServeHTTP(w, r)
 	case errors.Is(err, sluice.ErrNoPicture):
-		http.Error(w, "the sale has no such picture", http.StatusNotFound)
+		noPicture(w)
 	default:
 		p.failed(w, r, err)
 	}
+}
+
+// noPicture is kept by no cache: another server may have the picture a moment earlier.
+func noPicture(w http.ResponseWriter) {
+	w.Header().Set("Cache-Control", "no-store")
+	http.Error(w, "the sale has no such picture", http.StatusNotFound)
 }
 
 // pictureURL is where a picture of a sale is, in one of the two sizes.

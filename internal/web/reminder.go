@@ -22,7 +22,7 @@ func (p *Pages) reminder(w http.ResponseWriter, r *http.Request) {
 	}
 	lines := []string{
 		"BEGIN:VCALENDAR", "VERSION:2.0", "PRODID:-//Sluice//Sale//EN", "BEGIN:VEVENT",
-		fmt.Sprintf("UID:%s-%d@sluice", f.ID, f.OpensAt.Unix()),
+		fmt.Sprintf("UID:%s@sluice", f.ID),        // a sale that is postponed moves the event
 		"DTSTAMP:" + f.OpensAt.UTC().Format(form), // the same bytes whenever it is asked for
 		"DTSTART:" + f.OpensAt.UTC().Format(form), "DTEND:" + ends.UTC().Format(form),
 		"SUMMARY:" + calendarText(f.Title),

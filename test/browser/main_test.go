@@ -188,7 +188,7 @@ func (s *site) dress(t *testing.T, sale sluice.SaleID, pictures ...string) sluic
 	}
 	must.Get(s.merchant.PatchSale(t.Context(), sale, api.PatchSale{PatchShowcase: api.PatchShowcase{
 		Descriptions: api.Some(sluice.Texts{
-			EN: "Made for the **long nights**, by hand.\n\n# What it is\n\n- one of five hundred\n- numbered, with a certificate",
+			EN: "Made for the **long nights**, by hand.\n\n# What it is\n\n- one of five hundred\n- with a certificate",
 			ZH: "为**长夜**手工制作。\n\n# 产品信息\n\n- 限量五百件\n- 独立编号，附证书",
 		}),
 	}}))(t)

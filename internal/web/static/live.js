@@ -15,7 +15,8 @@ export function follow(id, { onSale, onGone, onLost, pace }) {
   let sale = null, events = null, live = false, noEventsBefore = 0, wake = new AbortController(), stopped = false;
 
   const take = (news) => {
-    sale = { ...sale, ...news };
+    const { description, descriptions } = sale ?? {}; // which a stream leaves out
+    sale = { description, descriptions, ...news };
     onLost(false);
     onSale(sale);
   };

@@ -4,11 +4,12 @@ import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
 import { element, money, short, time } from "./format.js";
 import { base, clock, pictureOf, sluice } from "./here.js";
+import { Problem } from "./http.js";
 import { onLanguage, t, titleOf } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
 const MOST = 10; // pages of a hundred orders
-let who = null, orders = null, failed = false;
+let who = null, orders = null, failed = ""; // failed: the text that says why
 const sales = new Map(); // what is known of the sales of these orders
 
 // load reads all pages, oldest first as the server has them.
@@ -22,17 +23,16 @@ async function load() {
       cursor = next;
       if (!cursor) break;
     }
-    failed = false;
-  } catch {
-    failed = true;
+    failed = "";
+  } catch (error) {
+    failed = error instanceof Problem && error.status === 401 ? "expired" : "ordersFailed";
   }
   if (who?.id !== id) return;
-  orders = all.reverse();
+  if (!failed) orders = all.reverse();
   render();
-  for (const id of new Set(orders.map((order) => order.sale_id))) {
-    if (!sales.has(id)) sales.set(id, await sluice.sale(id).catch(() => ({ id, title: id })));
-    render();
-  }
+  const unknown = [...new Set((orders ?? []).map((order) => order.sale_id))].filter((sale) => !sales.has(sale));
+  for (const sale of unknown) sales.set(sale, await sluice.sale(sale).catch(() => ({ id: sale, title: sale })));
+  if (unknown.length) render();
 }
 
 function row(order) {
@@ -64,7 +64,7 @@ function row(order) {
 
 function note() {
   if (!who || who.expired) return who?.expired ? "expired" : loginLink() ? "ordersSignIn" : "ordersSignInBare";
-  if (failed) return "ordersFailed";
+  if (failed) return failed;
   return orders === null ? "loading" : orders.length ? "" : "noOrders";
 }
 
@@ -95,7 +95,7 @@ function count() {
 function onWho() {
   const before = who?.id;
   who = buyer();
-  if (who?.id !== before) orders = null;
+  if (who?.id !== before) [orders, failed] = [null, ""];
   render();
   if (who && !who.expired) load();
 }

@@ -246,8 +246,7 @@ export async function showSale(page) {
 
   // recover takes the buyer's newest order of this sale as what an attempt became.
   async function recover(key) {
-    const { orders } = await ordersOf(state.who);
-    const order = orders.findLast((order) => !ended(order));
+    const order = (await ordersOf(state.who))?.findLast((order) => !ended(order));
     if (order) attempts.update(key, { sent: false, order: order.order_id });
     return order;
   }
@@ -258,19 +257,27 @@ export async function showSale(page) {
   let askedFor; // id of the buyer
   async function askOrder() {
     const { who } = state, ofBuyer = attempts;
-    if (!who || who.expired || askedFor === who.id || ofBuyer.get()) return;
+    const known = () => ofBuyer.get()?.sent || ofBuyer.get()?.order; // a refused attempt is no order
+    if (!who || who.expired || askedFor === who.id || known()) return;
     askedFor = who.id;
-    if (Math.abs(clock.now() - Date.parse(state.sale.opens_at)) < RUSH) await sleep(RUSH + Math.random() * RUSH, signal);
-    if (signal?.aborted || state.who?.id !== who.id || ofBuyer.get() || state.busy) return;
-    const { orders } = await ordersOf(who);
+    const opened = clock.now() - Date.parse(state.sale.opens_at);
+    if (Math.abs(opened) < RUSH) await sleep(RUSH - opened + Math.random() * RUSH, signal);
+    if (signal?.aborted || state.who?.id !== who.id || known() || state.busy) return;
+    const orders = await ordersOf(who);
+    if (!orders) { // no answer: asked once more, later
+      await sleep(RUSH + Math.random() * RUSH, signal);
+      askedFor = undefined;
+      return;
+    }
     const order = orders.findLast((order) => !ended(order));
-    if (!order || state.who?.id !== who.id || ofBuyer.get() || state.busy) return;
+    if (!order || state.who?.id !== who.id || known() || state.busy) return;
     ofBuyer.put({ ...ofBuyer.press(order.quantity, clock.now()), order: order.order_id });
     onAttempt();
   }
 
-  const ordersOf = (who) =>
-    sluice.ask(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: who.token }).catch(() => ({ orders: [] }));
+  // ordersOf are the buyer's orders of this sale, oldest first; null: the server does not answer.
+  const ordersOf = (who) => sluice.ask(`/v1/orders?sale=${encodeURIComponent(id)}&limit=100`, { token: who.token })
+    .then(({ orders }) => orders, () => null);
 
   // next names the sale that opens next, to those who came too late.
   let asked = false;

@@ -84,7 +84,7 @@ const en = {
   next: ({ title, time }) => `${title}, ${time}`,
   // orders of a buyer
   noOrders: "You have no orders yet.", ordersSignIn: "Sign in to see your orders.", ordersSignInBare: "Sign in at the shop to see your orders.",
-  cancelOrder: "Cancel", payNow: "Pay now", payBefore: ({ time }) => `Pay before ${time}`, ordersFailed: "The server does not answer. Please try again in a moment.",
+  cancelOrder: "Cancel", payNow: "Pay now", ordersFailed: "The server does not answer. Please try again in a moment.",
   // list
   today: "Today", tomorrow: "Tomorrow", already: "Now", serverTime: ({ time }) => `Server time ${time}`,
 };
@@ -160,7 +160,7 @@ const zh = {
   orderSignIn: "登录后可查看这个订单。", orderSignInBare: "在商城登录后可查看这个订单。", signInShort: "登录", otherAccount: "换个账号登录", orderNone: "本账号没有这个订单。", loading: "正在查询…",
   next: ({ title, time }) => `${title}，${time} 开抢`,
   noOrders: "还没有订单。", ordersSignIn: "登录后可查看订单。", ordersSignInBare: "在商城登录后可查看订单。",
-  cancelOrder: "取消订单", payNow: "去付款", payBefore: ({ time }) => `请在 ${time} 前付款`, ordersFailed: "服务器没有响应，请稍后再试。",
+  cancelOrder: "取消订单", payNow: "去付款", ordersFailed: "服务器没有响应，请稍后再试。",
   today: "今天", tomorrow: "明天", already: "正在进行", serverTime: ({ time }) => `服务器时间 ${time}`,
 };
 
