@@ -20,7 +20,7 @@ type Showcase struct {
 	// Titles and Descriptions take the place of Title and Description for readers of a language.
 	Titles       Texts    `json:"titles,omitzero"`
 	Descriptions Texts    `json:"descriptions,omitzero"`
-	Badge        string   `json:"badge,omitempty"` // a few words on the picture: "Limited edition"
+	Badge        string   `json:"badge,omitempty"` // a few words beside the state: "Limited edition"
 	Pictures     Pictures `json:"pictures,omitzero"`
 }
 
