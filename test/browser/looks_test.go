@@ -67,7 +67,7 @@ func TestLooks(t *testing.T) {
 				b.wait(`location.pathname.startsWith("/o/") && document.getElementById("pay")?.checkVisibility()`)
 				shot(name("6-order"), b)
 				b.open("/orders", "")
-				b.wait(`document.querySelector(".mine .buttons")`)
+				b.wait(`document.querySelector(".mine img")?.naturalWidth > 0`)
 				shot(name("7-orders"), b)
 			}
 		}

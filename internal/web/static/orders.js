@@ -31,12 +31,13 @@ async function load() {
   if (!failed) orders = all.reverse();
   render();
   const unknown = [...new Set((orders ?? []).map((order) => order.sale_id))].filter((sale) => !sales.has(sale));
-  for (const sale of unknown) sales.set(sale, await sluice.sale(sale).catch(() => ({ id: sale, title: sale })));
+  await Promise.all(unknown.map(async (sale) =>
+    sales.set(sale, await sluice.sale(sale).catch(() => ({ id: sale, title: sale })))));
   if (unknown.length) render();
 }
 
 function row(order) {
-  const sale = sales.get(order.sale_id) ?? { id: order.sale_id, title: order.sale_id };
+  const sale = sales.get(order.sale_id) ?? { id: order.sale_id, title: "…" };
   const late = order.status === "pending" && clock.now() > Date.parse(order.expires_at);
   const status = late ? "late" : order.status;
   const page = `${base}/o/${encodeURIComponent(order.order_id)}`;
