@@ -109,7 +109,7 @@ func (c *Config) settings() []setting {
 			plain("imprint_url", "", "URL", link(&c.Pages.ImprintURL),
 				"the shop's imprint, which the buyer's pages link to"),
 			plain("accent", "", "COLOUR", text(&c.Pages.Accent),
-				"colour of buttons and prices, like #d6001c; a colour that nobody could read is made darker or lighter"),
+				"colour of buttons and prices, like #d6001c; the pages make it darker or lighter until text can be read"),
 			plain("public_url", "", "URL", serverURL(&c.Pages.PublicURL),
 				"address at which buyers reach the pages, for share cards and reminders (default: cards without a picture)"),
 			plain("picture_hosts", "", "HOSTS", names(&c.Pages.PictureHosts),

@@ -39,7 +39,11 @@ func EncodeSale(v, before *admission.View) any {
 	brief := public
 	brief.Description, brief.Descriptions = "", sluice.Texts{}
 	body := &saleBody{sale: public, json: encoded(&brief)}
-	body.answer = content.New(saleForm, append(encoded(&public), '\n'))
+	whole := body.json
+	if public != brief { // encoded once where that is all, for each change of a sale in a rush
+		whole = encoded(&public)
+	}
+	body.answer = content.New(saleForm, append(slices.Clip(whole), '\n'))
 	return body
 }
 

@@ -1,6 +1,6 @@
 // Package picture makes what buyers are shown of the pictures that merchants upload: two JPEGs
 // of known sizes, upright, without the metadata of the original (a phone writes down where its
-// owner lives). Pixels are computed anew, so nothing of an uploaded file is served.
+// owner lives). Make computes all pixels anew, so no server serves a byte of an uploaded file.
 package picture
 
 import (

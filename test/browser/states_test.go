@@ -219,6 +219,17 @@ func allStates() []state {
 			b.openSale(sale, "alice")
 			b.wait(payNow) // without a press of the button
 		}},
+		{name: "other-device-after-a-refusal", arrange: func(t *testing.T, s *site, b *tab) {
+			sale := s.sale(t, named(lamp), units(40))
+			b.openSale(sale, "alice")
+			b.wait(canBuy)
+			b.text(fmt.Sprintf(`localStorage.setItem("sluice_attempt:%s:alice", JSON.stringify({ key: "a-refused-attempt",
+				quantity: 1, since: 1, sent: false }))`, sale))
+			s.claim(t, sale, "alice")
+			s.orders(t, sale, 1)
+			b.do(chromedp.Reload())
+			b.wait(payNow)
+		}},
 		{name: "next", before: `stub.sale = { state: "sold_out", available: 0 };
 			stub.list = [{ id: "s1", title: "` + lamp + `", state: "upcoming", price: { amount: 1, currency: "CNY" }, list_price: null,
 			opens_at: new Date(Date.now() + 3600e3).toISOString() }];`, arrange: func(t *testing.T, s *site, b *tab) {
