@@ -484,6 +484,28 @@ func TestVerifyKnowsWhatIsUnderWay(t *testing.T) {
 	}
 }
 
+// losing is a ledger that loses its journal just before it is read.
+type losing struct{ settle.RebuildLedger }
+
+func (l losing) PeekJournal(ctx context.Context, sale sluice.SaleID, _ func(port.Entry) bool) error {
+	return l.Fence(ctx, sale, 1, port.FenceLost+": the journal has 0 entries, where 2 are on record")
+}
+
+// A journal that is lost between two readings acknowledges nothing: the store is not older,
+// and no person is needed.
+func TestVerifyMeetsALostJournal(t *testing.T) {
+	r := newRig(t)
+	sale := must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+	r.accepted("alice", true)
+	r.accepted("bob", true)
+	b := settle.NewRebuilder("a", r.store, losing{r.ledger}, r.loader, settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+	must.Get(b.Verify(t.Context(), &sale))(t)
+	if now := r.sale(); settle.Outdated(&now) {
+		t.Errorf("fenced for a person: %s", now.Fence)
+	}
+}
+
 // give gives back what waits in the store's outbox.
 func (r *rig) give() {
 	r.t.Helper()

@@ -82,10 +82,7 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 		return d, err
 	}
 	if stored < acked {
-		aside, known, err := r.lastAside(ctx, &row)
-		if err != nil || known && aside < acked {
-			d.storeOlder = fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older "+
-				"than its ledger", acked, max(stored, aside))
+		if d.storeOlder, err = r.acknowledgedMore(ctx, &row, acked, stored); err != nil || d.storeOlder != "" {
 			return d, err
 		}
 	}
@@ -93,6 +90,22 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 		err = r.countsMore(ctx, sale, &d)
 	}
 	return d, err
+}
+
+// acknowledgedMore says that the ledger has acknowledged a later sequence than the store has,
+// unless that is in a dead letter, or the journal was lost after the ledger's sequence
+// was read: an empty one then acknowledges nothing.
+func (r *Rebuilder) acknowledgedMore(ctx context.Context, row *sluice.Sale, acked, stored int64) (string, error) {
+	aside, known, err := r.lastAside(ctx, row)
+	if err != nil || !known || aside >= acked {
+		return "", err
+	}
+	now, err := r.loader.read(ctx, row.ID)
+	if err != nil || now.Epoch != row.Epoch || now.Fence != "" {
+		return "", err
+	}
+	return fmt.Sprintf("the ledger's sequence %d was acknowledged, the store ends at %d: it is older than its ledger",
+		acked, max(stored, aside)), nil
 }
 
 // countsMore says by how much the store counts more units than the ledger, if it does: a
