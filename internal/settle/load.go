@@ -159,6 +159,8 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Re
 	// Both have the same epoch.
 	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
+	case reading.Fence == fenceLeft+sale.Ledger:
+		return false, nil // it has got a new name, which this server has not heard and another one has
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
 		return true, l.fenceOlder(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
 	case reading.Fence != "": // a script, which waits for no replica, has fenced it
