@@ -127,6 +127,7 @@ picture: build ## the README's pictures of the demo and of pages, in docs/images
 	go run -C lab ./cast ../docs/images/demo.svg ../bin/sluice demo
 	looks=$$(mktemp -d) && SLUICE_TEST_PICTURES=$$looks go test -C test -count=1 ./browser -run TestLooks && \
 		cp $$looks/2-upcoming-phone-light-en.png docs/images/page-upcoming.png && \
+		cp $$looks/5-yours-phone-light-en.png docs/images/page-yours-en.png && \
 		cp $$looks/5-yours-phone-dark-zh.png docs/images/page-yours.png && rm -r $$looks
 
 vulnerabilities: ## what is known of what the programs call; asks vuln.go.dev
