@@ -84,9 +84,19 @@ func (f *showcaseFlags) keep(m *api.PatchShowcase, sale *api.AdminSale) {
 // readPictures reads the files, and says what the server would refuse before anything is sent.
 func (f *showcaseFlags) readPictures() error {
 	f.files = map[string]pictureFile{}
-	for i, name := range f.pictures {
-		if i == 0 && name == "none" || strings.HasPrefix(name, "https://") {
+	added := f.pictures
+	if len(added) > 0 && added[0] == "none" {
+		added = added[1:]
+	}
+	if n := len(added); n > sluice.MaxPictures {
+		return fmt.Errorf("--picture is given for %d pictures: a sale has at most %d", n, sluice.MaxPictures)
+	}
+	for _, name := range added {
+		if strings.HasPrefix(name, "https://") {
 			continue
+		}
+		if scheme, _, is := strings.Cut(name, ":"); name == "" || name == "none" || is && len(scheme) > 1 {
+			return fmt.Errorf("--picture %q: want the path of a JPEG, PNG or WebP, or an https address; none comes first", name)
 		}
 		file, err := os.ReadFile(name)
 		var made sluice.Picture
@@ -123,6 +133,20 @@ func (f *showcaseFlags) addPictures(ctx context.Context, c *client.Client, sale 
 			}
 		}
 		names = nil
+	}
+	// The server may refuse an address: before anything else is changed.
+	now := sale.Pictures.Names()
+	addresses := slices.DeleteFunc(slices.Clone(added), func(name string) bool {
+		_, file := f.files[name]
+		return file || slices.Contains(now, name)
+	})
+	if replaces {
+		now = now[:min(len(now), sluice.MaxPictures-len(addresses))]
+	}
+	if len(addresses) > 0 {
+		if err := show(append(now, addresses...)); err != nil {
+			return sale, err
+		}
 	}
 	changes := replaces
 	for _, name := range added {

@@ -14,6 +14,7 @@ import (
 	"image/color"
 	"image/jpeg"
 	_ "image/png" // a format that is read
+	"io"
 	"iter"
 	"math"
 	"slices"
@@ -58,6 +59,9 @@ func Make(file []byte) (sluice.Picture, error) {
 			"in all for a %s", w, h, minSide, maxSide, most/1_000_000, kind)
 	}
 	original, _, err := image.Decode(bytes.NewReader(file))
+	if err == nil && format == "jpeg" && cutOff(file) {
+		err = io.ErrUnexpectedEOF
+	}
 	if err != nil {
 		return sluice.Picture{}, fmt.Errorf("the %s cannot be read: %w", format, err)
 	}
@@ -149,15 +153,48 @@ func heavy(file []byte, model color.Model) bool {
 	return slices.Contains([]color.Model{color.NRGBA64Model, color.RGBA64Model, color.Gray16Model, color.CMYKModel}, model)
 }
 
-// orientation is what a JPEG's Exif says, or 0.
+// cutOff reports whether a JPEG has no end after its last scan. Its decoder takes a progressive one for
+// whole, though scans are missing. Neither marker can be among the pixels: a zero follows every 0xFF there.
+func cutOff(file []byte) bool {
+	scan, end := bytes.LastIndex(file, []byte{0xFF, 0xDA}), bytes.LastIndex(file, []byte{0xFF, 0xD9})
+	return end < scan
+}
+
+// orientation is what the Exif block of a file says, or 0.
 func orientation(file []byte) uint16 {
 	const app1 = 0xFFE1
+	exif := chunk(file, "\x89PNG\r\n\x1a\n", "eXIf", binary.BigEndian, 12, 1)
+	if exif == nil && len(file) > 12 && string(file[8:12]) == "WEBP" {
+		exif = chunk(file, string(file[:12]), "EXIF", binary.LittleEndian, 8, 2)
+	}
 	for marker, content := range segments(file) {
-		if exif, ok := bytes.CutPrefix(content, []byte("Exif\x00\x00")); ok && marker == app1 {
-			return orientationOf(exif)
+		if bytes.HasPrefix(content, []byte("Exif\x00\x00")) && marker == app1 {
+			exif = content
+			break
 		}
 	}
-	return 0
+	return orientationOf(bytes.TrimPrefix(exif, []byte("Exif\x00\x00")))
+}
+
+// chunk is the content of the first chunk with this name in a PNG or a WebP, nil if there is none. PNG's are
+// a length, a name, the content and a checksum; WebP's a name, a length, and the content up to an even place.
+func chunk(file []byte, head, name string, order binary.ByteOrder, frame, align int) []byte {
+	rest, ok := bytes.CutPrefix(file, []byte(head))
+	for ok && len(rest) >= frame {
+		is, length := rest[:4], uint64(order.Uint32(rest[4:]))
+		if frame == 12 { // PNG
+			is, length = rest[4:8], uint64(order.Uint32(rest))
+		}
+		next := uint64(frame) + length + length%uint64(align)
+		switch {
+		case 8+length > uint64(len(rest)):
+			return nil
+		case string(is) == name:
+			return rest[8 : 8+length]
+		}
+		rest = rest[min(next, uint64(len(rest))):]
+	}
+	return nil
 }
 
 // segments yields those of a JPEG before its pixels. They stand one after the other: a marker of two

@@ -41,6 +41,21 @@ func jpegOf(t *testing.T, img image.Image) []byte {
 	return b.Bytes()
 }
 
+// turnedChunk returns the orientation that Make reads in a chunk named so of a PNG or a WebP.
+func turnedChunk(t *testing.T, file []byte, at int, name string, turn uint16) uint16 {
+	t.Helper()
+	exif := held(t, []byte("\xFF\xD8"), turn, binary.BigEndian, "MM")[12:] // without marker, length and "Exif"
+	length := uint32(len(exif))
+	var chunk []byte
+	if name == "EXIF" {
+		chunk = append(binary.LittleEndian.AppendUint32([]byte(name), length), exif...)
+	} else {
+		chunk = append(binary.BigEndian.AppendUint32(nil, length), name...)
+		chunk = append(append(chunk, exif...), 0, 0, 0, 0)
+	}
+	return orientation(bytes.Join([][]byte{file[:at], chunk, file[at:]}, nil))
+}
+
 // held returns a JPEG whose Exif says how the camera was held, and where it was.
 func held(t *testing.T, file []byte, orientation uint16, order binary.AppendByteOrder, mark string) []byte {
 	t.Helper()
@@ -107,6 +122,27 @@ func TestMake(t *testing.T) {
 	}
 	if low := must.Get(Make(jpegOf(t, corners(100, 300))))(t); decoded(t, low.Large).Bounds().Dx() != 100 {
 		t.Error("a small picture was enlarged")
+	}
+}
+
+// A PNG or a WebP has its Exif in a chunk.
+func TestOrientationInAChunk(t *testing.T) {
+	var file bytes.Buffer
+	must.Succeed(t, png.Encode(&file, corners(200, 120)))
+	if got := turnedChunk(t, file.Bytes(), 33, "eXIf", 6); got != 6 { // behind the head
+		t.Errorf("PNG: %d", got)
+	}
+	webp := []byte("RIFF\x00\x00\x00\x00WEBPVP8X\x03\x00\x00\x00abc\x00")
+	if got := turnedChunk(t, webp, len(webp), "EXIF", 8); got != 8 { // behind a chunk of odd length
+		t.Errorf("WebP: %d", got)
+	}
+}
+
+// A progressive JPEG that ends between its scans would be sold as a blur.
+func TestCutOff(t *testing.T) {
+	whole := jpegOf(t, corners(200, 120))
+	if cutOff(whole) || !cutOff(whole[:len(whole)-2]) {
+		t.Errorf("whole: %v, without its end: %v", cutOff(whole), cutOff(whole[:len(whole)-2]))
 	}
 }
 

@@ -109,6 +109,9 @@ func both(en, zh string) template.HTML {
 // clock is a time for those who have no script.
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
+// past reports whether a time that is known is over.
+func past(t time.Time) bool { return !t.IsZero() && t.Before(time.Now()) }
+
 // money is an amount for those who have no script: 199.00 CNY.
 func money(m sluice.Money) string { return figures.Money(m.Amount, m.Currency) }
 

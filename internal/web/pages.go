@@ -144,7 +144,7 @@ func New(source Source, opts Options) (*Pages, error) {
 		"money": money, "clock": clock, "off": off, "shop": func() Shop { return opts.Shop },
 		"light": func() string { return colours.light }, "dark": func() string { return colours.dark },
 		"public": func() string { return opts.PublicURL }, "picture": p.pictureURL, "share": p.shareURL, "markdown": markdown,
-		"inc": func(i int) int { return i + 1 },
+		"inc": func(i int) int { return i + 1 }, "past": past,
 	}).ParseFS(templates, "templates/*.html"))
 	var button bytes.Buffer
 	if err := p.tmpl.ExecuteTemplate(&button, "button", nil); err != nil {

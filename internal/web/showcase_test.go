@@ -24,7 +24,9 @@ func shown() api.Sale {
 }
 
 func TestShowcase(t *testing.T) {
-	p := pages(t, shelf{shown()}, Options{
+	sale := shown()
+	sale.OpensAt = api.At(time.Now().Add(time.Hour))
+	p := pages(t, shelf{sale}, Options{
 		PublicURL: "https://buy.shop.example", PictureHosts: []string{"cdn.shop.example"},
 		Shop: Shop{
 			Name: "Aurora", Logo: "https://shop.example/logo.svg", Home: "https://shop.example/", Terms: "/terms",
@@ -44,6 +46,10 @@ func TestShowcase(t *testing.T) {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page lacks %s", want)
 		}
+	}
+	begun := text(t, get(pages(t, shelf{shown()}, Options{}), "GET", "/s/lamp"))
+	if strings.Contains(begun, "remind.ics") {
+		t.Error("the page of a sale that has begun offers to remind of it")
 	}
 	if strings.Contains(body, "alert(1)") {
 		t.Error("HTML of a description is in the page")

@@ -13,7 +13,9 @@ const digitsOf = (currency) => Number(Object.keys(unusual).find((n) => unusual[n
 export function money({ amount, currency }) {
   const digits = digitsOf(currency);
   const unit = 10 ** digits;
-  const style = { style: "currency", currency, currencyDisplay: "narrowSymbol", maximumFractionDigits: digits };
+  // ¥ alone is yuan: to readers of Chinese yen are JP¥.
+  const currencyDisplay = currency === "CNY" ? "narrowSymbol" : "symbol";
+  const style = { style: "currency", currency, currencyDisplay, maximumFractionDigits: digits };
   if (amount % unit) style.minimumFractionDigits = digits;
   try {
     return new Intl.NumberFormat(lang(), style).format(amount / unit);

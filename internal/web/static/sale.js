@@ -19,7 +19,7 @@ function onRender(sale, now, came) {
   $("badge").dataset.state = now;
   renderFacts(sale ?? facts);
   if (sale) document.title = came ? `● ${t("backTitle")} ${titleOf(sale)}` : titleOf(sale);
-  $("remind").hidden = now !== "upcoming";
+  if ($("remind")) $("remind").hidden = now !== "upcoming";
 }
 
 // renderFacts sets right what the page says, should it be an old copy.

@@ -103,7 +103,7 @@ export class SaleState {
   // wantsLogin: there is something to sign in for.
   get wantsLogin() {
     return this.sale !== null && !this.signedIn && !this.busy &&
-      ["upcoming", "open", "sold_out", "paused", "unavailable"].includes(this.now);
+      ["upcoming", "open", "unavailable"].includes(this.now);
   }
 
   // pace is how often to ask where there are no events, in ms.
@@ -155,9 +155,9 @@ export class SaleState {
     if (now === "closed") return ["closedText"];
     if (now === "unavailable") return ["unavailableText"];
     if (this.who?.expired) return ["expired"];
-    if (now !== "unknown" && !this.signedIn) return [login ? "signIn" : "signInBare"];
     if (now === "sold_out") return ["soldOut"];
     if (now === "paused") return ["pausedText"];
+    if (now !== "unknown" && !this.signedIn) return [login ? "signIn" : "signInBare"];
     if (now === "upcoming") return tickets ?? ["early"];
     if (now === "open" && came && sale.shows) return ["backKept"];
     if (now === "open") return came && sale.available > 0 ? [came, { n: sale.available }] : ["ready"];
