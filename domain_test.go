@@ -21,6 +21,27 @@ func TestCodesRoundTrip(t *testing.T) {
 	}
 }
 
+// A title that nobody sees, or that makes other text look different, is a mistake or a trick.
+func TestTitlesAreSeen(t *testing.T) {
+	for title, ok := range map[string]bool{
+		"Lamp": true, "台灯": true, "👩‍👩‍👧 set": true, "שלום": true,
+		" ": false, "\u200b\u2060": false, "\u3000\u00a0": false,
+		"Lamp\u202e": false, "\u2067Lamp": false,
+	} {
+		sale := Sale{
+			ID: "lamp", SKU: "L", Title: title, Price: Money{1, "CNY"}, PaymentWindow: time.Minute,
+			Terms: Terms{Total: 1, MaxPerBuyer: 1, MaxOrders: Unlimited, OpensAt: time.Now()},
+		}
+		if err := sale.Validate(); (err == nil) != ok {
+			t.Errorf("title %q: %v", title, err)
+		}
+		sale.Title, sale.Badge = "Lamp", title
+		if err := sale.Validate(); (err == nil) != ok {
+			t.Errorf("badge %q: %v", title, err)
+		}
+	}
+}
+
 func TestIDs(t *testing.T) {
 	hex := strings.Repeat("0a", 16)
 	for _, c := range []struct {

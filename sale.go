@@ -115,6 +115,9 @@ func (s *Sale) Validate() error {
 		if strings.IndexFunc(text.value, unicode.IsControl) >= 0 {
 			return fmt.Errorf("%s: want no control characters", text.name)
 		}
+		if !strings.ContainsFunc(text.value, visible) || strings.ContainsFunc(text.value, turns) {
+			return fmt.Errorf("%s: want characters that can be seen, and none that change the direction of others", text.name)
+		}
 	}
 	if err := s.Price.validate("price"); err != nil {
 		return err

@@ -122,8 +122,18 @@ func validateLine(name, value string, most int) error {
 	if len(value) > most || !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl) {
 		return fmt.Errorf("%s: want at most %d bytes of UTF-8 without control characters", name, most)
 	}
+	if value != "" && !strings.ContainsFunc(value, visible) || strings.ContainsFunc(value, turns) {
+		return fmt.Errorf("%s: want characters that can be seen, and none that change the direction of others", name)
+	}
 	return nil
 }
+
+// visible reports whether a character can be seen.
+func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+
+// turns reports whether a character changes the direction of those around it, so that a text looks like
+// another one.
+func turns(r rune) bool { return r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069 }
 
 func (p Pictures) validate() error {
 	names := p.Names()
