@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -109,7 +110,11 @@ func (a *app) printKept(k *demo.Kept) {
 		demo.KeptPage{Name: "metrics", URL: k.URL + "/metrics"})
 	fmt.Fprintln(a.stderr, "\nThe server stays up; Enter sends another crowd, and Ctrl-C stops it. In a browser:")
 	for _, r := range rows {
-		fmt.Fprintf(a.stderr, "  %-10s %s  %s\n", r.Name, a.link(r.URL), r.Note)
+		note := "  " + r.Note
+		if a.columns > 0 && 13+len(r.URL)+len(note) > a.columns {
+			note = "\n" + strings.Repeat(" ", 13) + r.Note
+		}
+		fmt.Fprintln(a.stderr, strings.TrimRight(fmt.Sprintf("  %-10s %s%s", r.Name, a.link(r.URL), note), " "))
 	}
 	fmt.Fprintf(a.stderr, "  %-10s %s\n", "admin key", k.AdminKey)
 }

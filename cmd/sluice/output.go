@@ -95,7 +95,7 @@ func (a *app) printColumns(lines [][]string, right []bool) {
 			width[i] = max(width[i], lipgloss.Width(cell))
 		}
 	}
-	begin := make([]int, len(width))
+	begin, below := make([]int, len(width)), make([]bool, len(width))
 	for i := 1; i < len(width); i++ {
 		begin[i] = begin[i-1] + width[i-1] + 2
 		needed := width[i]
@@ -103,7 +103,7 @@ func (a *app) printColumns(lines [][]string, right []bool) {
 			needed = min(needed, 16)
 		}
 		if a.columns > 0 && begin[i]+needed > a.columns {
-			begin[i] = 4
+			begin[i], below[i] = 4, true
 		}
 	}
 	for _, cells := range lines {
@@ -118,10 +118,10 @@ func (a *app) printColumns(lines [][]string, right []bool) {
 			}
 			switch {
 			case i == 0:
-			case begin[i] > begin[i-1]:
-				b.WriteString("  ")
-			default:
+			case below[i]:
 				b.WriteString("\n" + strings.Repeat(" ", begin[i]))
+			default:
+				b.WriteString("  ")
 			}
 			b.WriteString(cell)
 		}
@@ -251,7 +251,7 @@ func (a *app) watch(line func() string) (stop func()) {
 
 // bar draws how much of a whole is done, on terminals.
 func (a *app) bar(done, whole int64) string {
-	const width = 28
+	const width = 12 // all of the line must fit into 79 columns
 	if terminal(a.stderr) == nil || whole <= 0 {
 		return ""
 	}

@@ -102,6 +102,10 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 	later.OpensAt = api.At(noon.AddDate(0, 0, 1))
 	section("sales", func() { _ = a.printSales([]api.AdminSale{sampleSale, later}) })
 	section("orders", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{sampleOrder}, NextCursor: "abc"}) })
+	long := sampleOrder
+	long.OrderID = sluice.OrderID(strings.Repeat("a", 46) + "." + strings.Repeat("0", 32))
+	long.BuyerID = sluice.BuyerID(strings.Repeat("b", 67))
+	section("order with long names", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{long}}) })
 	paid := sampleOrder
 	paid.Status, paid.PaymentID, paid.KeepUntil, paid.UpdatedAt = sluice.Paid, "pay\x1b-7", &noon, &noon
 	section("order of a merchant", func() { _ = a.printOrder(paid) })

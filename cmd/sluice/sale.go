@@ -101,6 +101,9 @@ func (a *app) printSale(s api.AdminSale) error {
 	fields := [][2]string{
 		{"sale", string(s.ID)},
 		{"title", s.Title},
+		{"in English", s.Titles.EN},
+		{"in Chinese", s.Titles.ZH},
+		{"badge", s.Badge},
 		{"sku", s.SKU},
 		{"pictures", strings.Join(s.Pictures.Names(), "\n")},
 		{"state", state},
