@@ -56,6 +56,9 @@ func NewShop(o ShopOptions) (http.Handler, error) {
 	mux.HandleFunc("POST /login", s.login)
 	mux.HandleFunc("GET /as/{name}", s.signInAs)
 	mux.HandleFunc("POST /crowd", s.sendCrowd)
+	mux.HandleFunc("GET /crowd", func(w http.ResponseWriter, _ *http.Request) {
+		s.show(w, http.StatusOK, content{Sent: true})
+	})
 	mux.HandleFunc("GET /pay", s.askPay)
 	mux.HandleFunc("POST /pay", s.pay)
 	return http.NewCrossOriginProtection().Handler(mux), nil
@@ -114,13 +117,13 @@ func (s *shop) signInAs(w http.ResponseWriter, r *http.Request) {
 }
 
 // sendCrowd has another crowd come.
-func (s *shop) sendCrowd(w http.ResponseWriter, _ *http.Request) {
+func (s *shop) sendCrowd(w http.ResponseWriter, r *http.Request) {
 	if s.Crowd == nil {
 		s.show(w, http.StatusNotFound, content{Problem: "There is no crowd here."})
 		return
 	}
 	s.Crowd()
-	s.show(w, http.StatusOK, content{Sent: true})
+	http.Redirect(w, r, "crowd", http.StatusSeeOther) // so that another look at the page sends no other one
 }
 
 // handOver hands the token over in the fragment: browsers send it to no server,

@@ -48,6 +48,7 @@ type exhibit struct {
 // window is the sale that opens in a moment, one that is open, and one to come.
 func window(now time.Time) []exhibit {
 	evening := time.Date(now.Year(), now.Month(), now.Day()+1, 20, 0, 0, 0, now.Location())
+	minute := now.Truncate(time.Minute) // as shops say times
 	return []exhibit{
 		{"opens soon", "lamp", api.CreateSale{
 			SKU: "DEMO-2", Title: "Polar light lamp", Price: api.Some(money(19900)), ListPrice: api.Value(money(29900)),
@@ -63,8 +64,8 @@ func window(now time.Time) []exhibit {
 		}, fmt.Sprintf("%d units, in %d s", tryUnits, int(tryOpens/time.Second))},
 		{"open", "teapot", api.CreateSale{
 			SKU: "DEMO-3", Title: "Red clay teapot", Price: api.Some(money(56000)), ListPrice: api.Value(money(68000)),
-			Total: api.Value(int64(200)), OpensAt: api.Some(api.At(now.Add(-time.Minute))),
-			ClosesAt: api.Value(api.At(now.Add(45 * time.Minute))),
+			Total: api.Value(int64(200)), OpensAt: api.Some(api.At(minute.Add(-time.Minute))),
+			ClosesAt: api.Value(api.At(minute.Add(45 * time.Minute))),
 		}, api.PatchShowcase{
 			Titles: api.Some(sluice.Texts{ZH: "红泥茶壶"}),
 			Descriptions: api.Some(sluice.Texts{
@@ -75,7 +76,7 @@ func window(now time.Time) []exhibit {
 		{"tomorrow", "sneaker", api.CreateSale{
 			SKU: "DEMO-4", Title: "Dawn runners", Price: api.Some(money(89900)), Total: api.Value(int64(500)),
 			OpensAt: api.Some(api.At(evening)),
-		}, api.PatchShowcase{Titles: api.Some(sluice.Texts{ZH: "破晓跑鞋"}), Badge: api.Some("New")}, "at 20:00"},
+		}, api.PatchShowcase{Titles: api.Some(sluice.Texts{ZH: "破晓跑鞋"}), Badge: api.Some("New · 新品")}, "at 20:00"},
 	}
 }
 

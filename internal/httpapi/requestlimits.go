@@ -126,7 +126,10 @@ func inTurn(ctx context.Context, queues []chan struct{}, ask func() error) error
 }
 
 // ErrNoTurn: the databases see enough requests of buyers already.
-var ErrNoTurn error = &fault{Problem: api.Problem{Code: sluice.Overloaded.String()}, after: retryIn(time.Second)}
+var ErrNoTurn error = &fault{
+	Problem: api.Problem{Code: sluice.Overloaded.String(), Detail: "too many others wait for the same; try again"},
+	after:   retryIn(time.Second),
+}
 
 // turns returns the queues that a buyer's request waits in; a merchant's waits in none.
 func turns(buyer sluice.BuyerID, of ...chan struct{}) []chan struct{} {

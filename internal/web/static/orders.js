@@ -46,7 +46,7 @@ function row(order) {
   if (first) shot.append(element("img", { src: pictureOf(sale, first), width: 640, height: 640, alt: "" }));
   const text = element("div", {},
     element("a", { className: "name", href: page, text: titleOf(sale) }),
-    element("p", { className: "few", text: `${money(order)} · ${order.quantity} · ${time(Date.parse(order.accepted_at), clock.now())}` }),
+    element("p", { className: "few", text: `${money(order)} · × ${order.quantity} · ${time(Date.parse(order.accepted_at), clock.now())}` }),
     element("p", { className: "state", text: t(`s_${status}`, { n: order.quantity }) }));
   text.lastChild.dataset.status = status;
   const item = element("li", { className: "card" }, shot, text);
