@@ -14,8 +14,9 @@ SERVERS := redis postgres pgbouncer mysql chromium nginx prometheus php node tsc
 FIRST_PKGS := ./engine
 RACE_PKGS := ./internal/... ./ledger/... ./client/... .
 
-# One goroutine does all that these test: scripts of a ledger's model, rules on imports, figures.
-ALONE_PKGS := ./internal/ledgertest ./internal/archtest ./internal/figures ./internal/config
+# One goroutine does all that these test: scripts of a ledger's model, rules on imports, figures; in worlds one
+# goes on at a time.
+ALONE_PKGS := ./internal/ledgertest ./internal/archtest ./internal/figures ./internal/config ./internal/world
 
 # Stores wait for their databases. What their goroutines share, engine's shops watch on each
 # of them, and `make nightly` has the suites of stores under the detector, too.

@@ -116,6 +116,11 @@ var table = []row{
 		"internal/metrics",
 	}, []string{"*"}},
 
+	// Whole shops in simulated time.
+	{"internal/world", []string{
+		root, "engine", "client", "api", "internal/port", "ledger/sqliteledger", "store/sqlitestore",
+	}, nil},
+
 	// OpenTelemetry's messages, for the binary alone.
 	{"internal/otlp", []string{"engine", "internal/loop"}, []string{"*"}},
 	{"internal/demo", []string{
@@ -173,6 +178,7 @@ var reserved = []row{
 var (
 	testPackages = []string{
 		"internal/ledgertest", "internal/locktest", "internal/storetest", "internal/must", "internal/servertest",
+		"internal/world",
 	}
 	testLibs = []string{
 		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",

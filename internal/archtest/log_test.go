@@ -40,8 +40,7 @@ func logLines(folder string, lines map[string]token.Position) error {
 	set, constants, found := token.NewFileSet(), map[string]ast.Expr{}, []ast.Expr{}
 	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && entry.IsDir() && slices.Contains([]string{
-			"demo", "servertest", "storetest", "ledgertest",
-			"testdata",
+			"demo", "servertest", "storetest", "ledgertest", "world", "testdata",
 		}, entry.Name()) {
 			return filepath.SkipDir
 		}

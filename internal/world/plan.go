@@ -1,0 +1,229 @@
+package world
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Plan is a whole world, made from a seed: what is sold, who wants it, what operators do, and
+// what fails. It is a list of acts, so a world that fails is shrunk by leaving some out.
+type Plan struct {
+	Seed      uint64
+	Servers   int
+	Reconcile time.Duration // how often servers reconcile
+	Retention time.Duration // how long a settled sale stays in the ledger
+
+	Total, MaxPerBuyer, MaxUnpaid int64
+	MaxOrders                     int64 // 0: no such limit
+	Window, Grace                 time.Duration
+	Closes                        time.Duration // after the world's beginning; 0: never
+	Acts                          []Act
+}
+
+// Act is one thing that somebody does, or that happens.
+type Act struct {
+	At     time.Duration // after the world's beginning
+	Do     string        // a name in the table of acts
+	Server int           // where, or to whom
+	Buyer  int
+	Key    int    // which of the buyer's attempts
+	N      int64  // units, a change of the total, milliseconds, or how many calls
+	Skip   int64  // calls that a fault lets pass
+	To, Op string // whose calls a fault meets
+}
+
+func (a Act) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-8s %s", a.At, a.Do)
+	for _, part := range []struct {
+		name  string
+		value any
+		has   bool
+	}{
+		{"server", a.Server, a.Server >= 0},
+		{"buyer", a.Buyer, a.Buyer > 0},
+		{"key", a.Key, a.Key > 0},
+		{"n", a.N, a.N != 0},
+		{"skip", a.Skip, a.Skip > 0},
+		{"to", a.To, a.To != ""},
+		{"op", a.Op, a.Op != ""},
+	} {
+		if part.has {
+			fmt.Fprintf(&b, " %s=%v", part.name, part.value)
+		}
+	}
+	return b.String()
+}
+
+// The times of a world.
+const (
+	opens  = 10 * time.Second // after its beginning
+	busy   = 80 * time.Second // nobody acts after it
+	settle = 3 * time.Minute  // and after that all is at rest
+)
+
+// NewPlan returns the world of a seed.
+func NewPlan(seed uint64) Plan {
+	r := rand.New(rand.NewPCG(seed, 0))
+	p := Plan{
+		Seed: seed, Servers: 1 + r.IntN(3),
+		Reconcile: []time.Duration{time.Second, 5 * time.Second, time.Minute}[r.IntN(3)], Retention: 10 * time.Minute,
+		Total: 5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
+		Window: time.Duration(10+r.IntN(30)) * time.Second, Grace: time.Duration(1+r.IntN(3)) * time.Second,
+	}
+	if r.IntN(4) == 0 {
+		p.Closes = opens + time.Duration(20+r.IntN(60))*time.Second
+	}
+	buyers := 40 + r.IntN(120)
+	p.crowd(r, buyers)
+	p.shop(r, buyers)
+	p.operators(r)
+	p.faults(r)
+	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
+	return p
+}
+
+func (p *Plan) add(a Act) { p.Acts = append(p.Acts, a) }
+
+// between returns a time of the world, in whole milliseconds.
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return (from + time.Duration(r.Int64N(int64(to-from)))).Truncate(time.Millisecond)
+}
+
+// crowd has buyers rush at the opening, and come back later.
+func (p *Plan) crowd(r *rand.Rand, buyers int) {
+	for range 150 + r.IntN(120) {
+		a := Act{Do: "claim", Server: r.IntN(p.Servers), Buyer: 1 + r.IntN(buyers), Key: 1, N: 1}
+		switch r.IntN(10) {
+		case 0:
+			a.Key = 2
+		case 1:
+			a.N = 2
+		}
+		switch at := r.IntN(10); {
+		case at < 5:
+			a.At = opens + time.Duration(r.IntN(20))*50*time.Millisecond // many at once
+		case at < 6:
+			a.At = between(r, opens-time.Second, opens+time.Second)
+		default:
+			a.At = between(r, opens, busy)
+		}
+		p.add(a)
+	}
+}
+
+// shop pays orders, and ends some of them otherwise.
+func (p *Plan) shop(r *rand.Rand, buyers int) {
+	for range 40 + r.IntN(60) {
+		a := Act{At: between(r, opens+time.Second, busy), Server: r.IntN(p.Servers), Buyer: 1 + r.IntN(buyers), Do: "pay"}
+		switch r.IntN(12) {
+		case 0, 1:
+			a.Do = "cancel"
+		case 2:
+			a.Do = "reject"
+		case 3:
+			a.Do = "refund"
+		case 4:
+			a.Do = "extend"
+		case 5:
+			a.Do, a.N = "pay", 1 // another payment
+		}
+		p.add(a)
+	}
+}
+
+// operators do what they should not do at that moment.
+func (p *Plan) operators(r *rand.Rand) {
+	for range 6 + r.IntN(10) {
+		a := Act{At: between(r, 2*time.Second, busy), Server: r.IntN(p.Servers)}
+		if r.IntN(3) == 0 {
+			a.At = between(r, opens, opens+2*time.Second)
+		}
+		switch r.IntN(10) {
+		case 0:
+			a.Do = "pause"
+			p.add(Act{At: a.At + between(r, 100*time.Millisecond, 5*time.Second), Do: "resume", Server: r.IntN(p.Servers)})
+		case 1, 2:
+			a.Do, a.N = "restock", 1+r.Int64N(20)
+		case 3, 4:
+			a.Do, a.N = "restock", -1-r.Int64N(10)
+		case 5:
+			a.Do = "audit"
+		case 6:
+			a.Do = "reconcile"
+		case 7:
+			a.Do, a.N = "rate", 1+r.Int64N(50)
+		case 8:
+			a.Do, a.N = "title", r.Int64N(100)
+		case 9:
+			a.Do = "recover"
+		}
+		p.add(a)
+	}
+}
+
+// The calls at which a fault is most telling; empty: any.
+var (
+	ledgerOps = []string{
+		"", "Claim", "Claim", "Apply", "Fence", "Load", "Unfence", "ReadJournal", "Ack", "Release", "Read",
+	}
+	storeOps  = []string{
+		"", "Insert", "Insert", "Change", "ExpireDue", "GiveReleases", "BeginLoad", "ConfirmLoad", "ChangeSale", "Restock",
+		"FenceSale", "MarkGathered", "NumberEvents", "Sale",
+	}
+)
+
+// faults happen, two or three of them at once.
+func (p *Plan) faults(r *rand.Rand) {
+	at := between(r, opens, busy)
+	for range 1 + r.IntN(5) {
+		if r.IntN(2) == 0 {
+			at = between(r, opens-2*time.Second, busy)
+		}
+		a := Act{At: at, Server: r.IntN(p.Servers), To: "ledger", Skip: r.Int64N(6)}
+		ops := ledgerOps
+		if r.IntN(2) == 0 {
+			a.To, ops = "store", storeOps
+		}
+		a.Op = ops[r.IntN(len(ops))]
+		switch r.IntN(12) {
+		case 0, 1, 2:
+			a.Do = []string{"kill before", "kill after"}[r.IntN(2)]
+			p.add(a)
+			a = Act{At: a.At + between(r, time.Second, 20*time.Second), Do: "restart", Server: a.Server}
+		case 3:
+			a = Act{At: at, Do: "freeze", Server: a.Server, N: 500 + r.Int64N(12_000)}
+		case 4:
+			a.Do, a.N = "cut", 1+r.Int64N(4)
+		case 5:
+			a.Do, a.N = "twice", 1+r.Int64N(4)
+		case 6:
+			a.Do, a.N = "late", 1+r.Int64N(2)
+		case 7, 8:
+			a.Do, a.Op, a.N = []string{"down", "slow", "full", "busy"}[r.IntN(4)], "", 500+r.Int64N(10_000)
+			if a.Do == "busy" {
+				a.To = "store"
+			}
+			if r.IntN(2) == 0 {
+				a.Server = -1
+			}
+		case 9:
+			lost := Act{At: at, Do: "ledger lost"}
+			if r.IntN(2) == 0 {
+				mark := max(at-between(r, 10*time.Millisecond, 8*time.Second), time.Second)
+				p.add(Act{At: mark, Do: "ledger copied"})
+				lost.Do = "ledger older"
+			}
+			a = lost
+		case 10:
+			a = Act{At: at, Do: "clock", To: a.To, N: r.Int64N(8000) - 4000}
+		case 11:
+			a.To, a.Op, a.Do, a.N = "store", "Insert", "unstorable", 2+r.Int64N(20)
+		}
+		p.add(a)
+	}
+}

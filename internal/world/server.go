@@ -1,0 +1,169 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/store/sqlitestore"
+)
+
+const (
+	adminKey    = "admin-key-of-the-world-which-is-long-enough"
+	buyerSecret = "buyer-secret-of-the-world-which-is-long-enough"
+	webhookKey  = "webhook-key-of-the-world-which-is-long-enough"
+)
+
+// server is one life of a server of the world.
+type server struct {
+	world  *world
+	n      int
+	engine *engine.Engine
+	store  *store
+	admin  *client.Client
+	dead   atomic.Bool
+	frozen atomic.Pointer[time.Time] // until when
+	closed chan struct{}
+}
+
+// thawed returns when the server is not frozen any more.
+func (s *server) thawed() {
+	if until := s.frozen.Load(); until != nil {
+		time.Sleep(time.Until(*until))
+	}
+}
+
+// start opens a server, as the first time or after its death.
+func (w *world) start(n int) error {
+	s := &server{world: w, n: n, closed: make(chan struct{})}
+	w.mu.Lock()
+	w.starting = s
+	w.mu.Unlock()
+	log := slog.New(slog.NewTextHandler(logTo{w, n}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: noTime}))
+	e, err := engine.Open(context.Background(), engine.Config{
+		DataDir: filepath.Join(w.dir, fmt.Sprint("server-", n)), Node: fmt.Sprint("server-", n),
+		Ledger: w.url, Store: w.url,
+		AdminKey: adminKey, BuyerSecret: buyerSecret, WebhookKey: webhookKey,
+		Reconcile: w.plan.Reconcile, Retention: w.plan.Retention, Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	s.engine = e
+	s.admin, err = client.New("http://world", client.Options{
+		AdminKey: adminKey, HTTPClient: &http.Client{Transport: inMemory{s}, Timeout: 15 * time.Second},
+	})
+	w.mu.Lock()
+	w.servers[n] = s
+	w.mu.Unlock()
+	return err
+}
+
+// kill ends a server where it is. From now on its calls fail, and nobody hears from it.
+func (w *world) kill(s *server, where string) {
+	if s.dead.Swap(true) {
+		return
+	}
+	w.tell("server %d is killed in %s", s.n, where)
+	go func() {
+		defer close(s.closed)
+		if s.engine != nil {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			_ = s.engine.Close(ctx)
+		}
+	}()
+}
+
+// live returns a server that lives, the nth or one after it; nil if there is none.
+func (w *world) live(n int) *server {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range w.servers {
+		if s := w.servers[(n+i)%len(w.servers)]; s != nil && !s.dead.Load() {
+			return s
+		}
+	}
+	return nil
+}
+
+// openStore opens the store's file for one server.
+func (w *world) openStore(ctx context.Context) (*sqlitestore.Store, error) {
+	return sqlitestore.Open(ctx, w.storePath, sqlitestore.Options{Now: w.storeClock.now})
+}
+
+// inMemory makes requests to a server without a network. A server that is killed meanwhile
+// gives no answer.
+type inMemory struct{ server *server }
+
+func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
+	if m.server.dead.Load() {
+		return nil, fmt.Errorf("%s %s: connection refused", r.Method, r.URL.Path)
+	}
+	// A server's request has its address as the path alone.
+	r = r.Clone(r.Context())
+	r.RequestURI, r.RemoteAddr, r.Host = r.URL.RequestURI(), "192.0.2.1:1234", "world"
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	m.server.thawed()
+	answer := httptest.NewRecorder()
+	m.server.engine.Handler().ServeHTTP(answer, r)
+	m.server.thawed()
+	if m.server.dead.Load() {
+		return nil, fmt.Errorf("%s %s: connection lost", r.Method, r.URL.Path)
+	}
+	return answer.Result(), nil
+}
+
+// post makes a buyer's request to a server; status 0: there was no answer.
+func (w *world) post(s *server, path string, buyer sluice.BuyerID, key, body string) (status int, reply string) {
+	token, err := client.BuyerToken(buyerSecret, client.Token{Buyer: buyer, TTL: time.Hour})
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://world"+path, strings.NewReader(body))
+	if err != nil {
+		panic(err)
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	if key != "" {
+		request.Header.Set("Idempotency-Key", key)
+	}
+	response, err := inMemory{s}.RoundTrip(request)
+	if err != nil {
+		return 0, ""
+	}
+	text, _ := io.ReadAll(response.Body)
+	return response.StatusCode, string(text)
+}
+
+// logTo tells the story what a server logs.
+type logTo struct {
+	world  *world
+	server int
+}
+
+func (l logTo) Write(line []byte) (int, error) {
+	l.world.tell("   server %d logs: %s", l.server, strings.TrimSpace(string(line)))
+	return len(line), nil
+}
+
+func noTime(_ []string, a slog.Attr) slog.Attr {
+	if a.Key == slog.TimeKey {
+		return slog.Attr{}
+	}
+	return a
+}

@@ -1,0 +1,251 @@
+// Package world runs whole worlds from seeds: a sale, its crowd, its operators and its faults,
+// against one to three servers, in a bubble of simulated time (testing/synctest). The
+// servers are the unmodified engine; ledger and store are SQLite files behind wrappers that
+// fail as the plan says. Judges who know nothing of the code compare what clients were told.
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/port"
+)
+
+const saleID = sluice.SaleID("phone")
+
+// Result is what became of a world.
+type Result struct {
+	Wrong  []string // what judges found; empty: all is well
+	Story  []string
+	Claims int // requests for an order that were answered
+	Calls  int // of ports
+}
+
+// world is what runs.
+type world struct {
+	plan   Plan
+	dir    string
+	url    string // of ledger and store
+	begins time.Time
+
+	turns  *turns
+	faults faults
+	shared *shared
+
+	storeLife  int
+	storePath  string
+	storeClock clock
+
+	mu       sync.Mutex
+	servers  []*server
+	starting *server // the server that opens its ports now
+	claims   claims
+	story    []string
+	names    map[string]string // short names of order ids
+	acting   sync.WaitGroup
+}
+
+// clock steps.
+type clock struct{ ahead atomic.Int64 }
+
+func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
+
+// worlds are those that run, by the number in the URL of their ledger and store.
+var worlds sync.Map
+
+func init() {
+	find := func(url string) (*world, error) {
+		if w, ok := worlds.Load(url); ok {
+			return w.(*world), nil
+		}
+		return nil, fmt.Errorf("no such world: %s", url)
+	}
+	port.RegisterLedger(port.LedgerDriver{
+		Kind: "world", Schemes: []string{"world"},
+		Open: func(_ context.Context, url string, o port.LedgerOptions) (port.Ledger, error) {
+			w, err := find(url)
+			if err != nil {
+				return nil, err
+			}
+			return &ledger{
+				way: &way{w.starting, "ledger"}, shared: w.shared, name: o.Node, known: map[sluice.SaleID]seen{},
+			}, nil
+		},
+	})
+	port.RegisterStore(port.StoreDriver{
+		Kind: "world", Schemes: []string{"world"},
+		Open: func(ctx context.Context, url string, _ bool) (port.Store, error) {
+			w, err := find(url)
+			if err != nil {
+				return nil, err
+			}
+			s, err := w.openStore(ctx)
+			if err != nil {
+				return nil, err
+			}
+			w.starting.store = &store{Store: s, way: &way{w.starting, "store"}}
+			return w.starting.store, nil
+		},
+	})
+}
+
+// Run runs a world in a folder of its own. The caller is the main goroutine of a bubble.
+func Run(dir string, p Plan) Result {
+	w := &world{
+		plan: p, dir: dir, url: "world:" + dir, begins: time.Now(), turns: newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
+		servers: make([]*server, p.Servers), names: map[string]string{},
+		claims: newClaims(),
+	}
+	w.shared = &shared{clock: new(clock), memo: newMemo()}
+	w.storePath = filepath.Join(dir, "store-0.db")
+	worlds.Store(w.url, w)
+	defer worlds.Delete(w.url)
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		w.turns.run()
+	}()
+	wrong := w.happens(context.Background())
+	close(w.turns.over)
+	<-over
+	return Result{Wrong: wrong, Story: w.story, Claims: w.claims.answered, Calls: w.turns.taken}
+}
+
+// happens lets the world happen, and judges it.
+func (w *world) happens(ctx context.Context) (wrong []string) {
+	if err := w.shared.open(ctx, w.dir); err != nil {
+		return []string{err.Error()}
+	}
+	defer func() { _ = w.shared.inner.Close() }()
+	for n := range w.plan.Servers {
+		if err := w.start(n); err != nil {
+			return []string{err.Error()}
+		}
+	}
+	defer w.stop()
+	if err := w.createSale(ctx); err != nil {
+		return []string{err.Error()}
+	}
+	for i := range w.plan.Acts {
+		a := &w.plan.Acts[i]
+		time.Sleep(time.Until(w.begins.Add(a.At)))
+		w.acting.Go(func() { w.act(ctx, a) })
+	}
+	w.acting.Wait()
+	w.rest(ctx)
+	return w.judge(ctx)
+}
+
+// rest ends all faults, starts who is dead, and waits until nothing moves.
+func (w *world) rest(ctx context.Context) {
+	w.faults.heal()
+	w.tell("all faults are over")
+	for n := range w.servers {
+		w.act(ctx, &Act{Do: "restart", Server: n})
+	}
+	time.Sleep(settle)
+}
+
+// stop closes all servers.
+func (w *world) stop() {
+	for _, s := range w.servers {
+		switch {
+		case s == nil:
+		case s.dead.Load():
+			<-s.closed
+		default:
+			ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+			_ = s.engine.Close(ctx)
+			cancel()
+		}
+	}
+}
+
+func (w *world) createSale(ctx context.Context) error {
+	p := &w.plan
+	sale := api.CreateSale{
+		ID: api.Some(saleID), SKU: "phone", Title: "A phone", Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
+		Total: api.Value(p.Total), MaxPerBuyer: api.Value(p.MaxPerBuyer), OpensAt: api.Some(api.At(w.begins.Add(opens))),
+		PaymentWindowS:    api.Some(int64(p.Window / time.Second)),
+		PaymentGraceS:     api.Some(int64(p.Grace / time.Second)),
+		MaxUnpaidPerBuyer: api.Null[int64](),
+	}
+	if p.MaxUnpaid > 0 {
+		sale.MaxUnpaidPerBuyer = api.Value(p.MaxUnpaid)
+	}
+	if p.MaxOrders > 0 {
+		sale.MaxOrdersPerBuyer = api.Value(p.MaxOrders)
+	}
+	if p.Closes > 0 {
+		sale.ClosesAt = api.Value(api.At(w.begins.Add(p.Closes)))
+	}
+	_, err := w.servers[0].admin.CreateSale(ctx, sale)
+	w.tell("a sale of %d units, at most %d a buyer, is created: %v", p.Total, p.MaxPerBuyer, err)
+	return err
+}
+
+// tell adds a line to the story.
+func (w *world) tell(format string, args ...any) {
+	line := fmt.Sprintf("%9.3fs  ", time.Since(w.begins).Seconds()) + fmt.Sprintf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.story = append(w.story, w.shorten(line))
+}
+
+// shorten gives the order ids in a line short names, in the order in which they appear.
+func (w *world) shorten(line string) string {
+	const prefix = string(saleID) + "."
+	from := 0
+	for {
+		at := strings.Index(line[from:], prefix)
+		if at < 0 {
+			return line
+		}
+		at += from
+		end := at + len(prefix)
+		for end < len(line) && (line[end] >= '0' && line[end] <= '9' || line[end] >= 'a' && line[end] <= 'z') {
+			end++
+		}
+		id := line[at:end]
+		if w.names[id] == "" {
+			w.names[id] = fmt.Sprint("order#", len(w.names)+1)
+		}
+		line = line[:at] + w.names[id] + line[end:]
+		from = at + len(w.names[id])
+	}
+}
+
+// copyFile copies a file and what belongs to it.
+func copyFile(from, to string) error {
+	for _, suffix := range []string{"", "-wal", ".name"} {
+		if err := copyOne(from+suffix, to+suffix); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyOne(from, to string) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}
