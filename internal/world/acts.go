@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -18,7 +19,11 @@ func (w *world) act(ctx context.Context, a *Act) {
 	case "claim":
 		w.claim(a)
 	case "pay", "cancel", "reject", "refund", "extend":
-		w.settleOrder(ctx, a)
+		if order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))); order != "" {
+			w.settleOrder(ctx, a, order)
+		}
+	case "recover":
+		w.recover(ctx, a.Server)
 	case "kill before", "kill after", "cut", "twice", "late", "unstorable":
 		f := fault{kind: a.Do, server: a.Server, to: a.To, op: a.Op, skip: a.Skip, count: max(a.N, 1)}
 		w.tell("%s from now on: %+v", a.Do, f)
@@ -45,6 +50,11 @@ func (w *world) act(ctx context.Context, a *Act) {
 	case "ledger copied", "ledger older", "ledger lost":
 		w.turns.wait(-1, a.Do)
 		w.tell("%s: %v", a.Do, w.loseLedger(ctx, a.Do))
+	case "store copied", "store older":
+		if a.Do == "store copied" {
+			w.turns.wait(-1, a.Do)
+		}
+		w.tell("%s: %v", a.Do, w.ageStore(ctx, a.Do))
 	default:
 		w.operate(ctx, a)
 	}
@@ -71,6 +81,7 @@ func (w *world) loseLedger(ctx context.Context, how string) error {
 	switch {
 	case how == "ledger copied":
 		l.marked = l.memo.clone()
+		w.claims.mark()
 		return copyFile(l.path, marked)
 	case how == "ledger older" && l.marked == nil:
 		return errors.New("there is no copy")
@@ -86,10 +97,57 @@ func (w *world) loseLedger(ctx context.Context, how string) error {
 	} else {
 		l.memo = newMemo()
 	}
+	w.claims.forget(how == "ledger lost")
 	if err := l.open(ctx, w.dir); err != nil {
 		return err
 	}
 	return old.Close()
+}
+
+// ageStore copies the store, or restores that copy as a person should: while all servers are stopped.
+func (w *world) ageStore(ctx context.Context, how string) error {
+	backup := filepath.Join(w.dir, "store.copy")
+	if how == "store copied" {
+		w.storeCopied = true
+		return copyFile(w.storePath, backup)
+	}
+	if !w.storeCopied {
+		return errors.New("there is no copy")
+	}
+	for _, s := range w.all() {
+		w.kill(s, "the middle of something, for a restore")
+		<-s.closed
+	}
+	w.storeLives++
+	w.storePath = filepath.Join(w.dir, fmt.Sprintf("store-%d.db", w.storeLives))
+	if err := copyFile(backup, w.storePath); err != nil {
+		return err
+	}
+	w.claims.restore()
+	for n := range w.plan.Servers {
+		w.restart(n)
+	}
+	return nil
+}
+
+// recover recovers the sale, if its store is older than its ledger, and has the shop send again what the
+// store may have forgotten of payments.
+func (w *world) recover(ctx context.Context, server int) {
+	s := w.live(server)
+	if s == nil {
+		return
+	}
+	r, err := s.admin.RecoverSale(ctx, saleID, true)
+	w.tell("an operator recovers the sale at server %d: %q, applied %v, %v", s.n, r.Why, r.Applied, err)
+	if err == nil && r.Applied {
+		w.claims.recovered(r.NoExpiryBefore)
+	}
+	if !w.claims.old() {
+		return
+	}
+	for _, order := range w.claims.payments() {
+		w.settleOrder(ctx, &Act{Do: "pay", Server: server}, order)
+	}
 }
 
 // claim claims as a buyer does, until there is an answer.
@@ -103,6 +161,8 @@ func (w *world) claim(a *Act) {
 			time.Sleep(time.Second)
 			continue
 		}
+		asked := time.Now()
+		w.claims.asks(name, a)
 		status, reply := w.post(s, "/v1/sales/"+string(saleID)+"/orders", name, key, body)
 		var said struct {
 			OrderID sluice.OrderID `json:"order_id"`
@@ -111,22 +171,20 @@ func (w *world) claim(a *Act) {
 		_ = json.Unmarshal([]byte(reply), &said)
 		w.tell("buyer %d asks server %d for %d with key %d: %d %s%s", a.Buyer, s.n, a.N, a.Key, status, said.Code,
 			said.OrderID)
-		w.claims.answer(name, a, status, said.Code, said.OrderID)
-		switch {
-		case status == 202, status == 409, status == 422, status == 403:
+		w.claims.answer(&answer{name, a, s, asked, status, said.Code, said.OrderID})
+		if status == 202 || status == 409 || status == 422 || status == 403 {
 			return
 		}
 		time.Sleep(time.Duration(200<<try) * time.Millisecond)
 	}
 }
 
-// settleOrder does something about the last order that a buyer was promised.
-func (w *world) settleOrder(ctx context.Context, a *Act) {
-	order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer)))
-	if order == "" {
-		return
+// settleOrder does something about an order.
+func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
+	payment := w.claims.payment(order)
+	if payment == "" {
+		payment = fmt.Sprint("payment-", order)
 	}
-	payment := fmt.Sprint("payment-", order)
 	if a.N > 0 {
 		payment += "-again"
 	}
@@ -152,7 +210,7 @@ func (w *world) settleOrder(ctx context.Context, a *Act) {
 		}
 		w.tell("the shop would %s %s at server %d: %s %v", a.Do, order, s.n, got.Status, err)
 		if err == nil {
-			w.claims.settled(order, a.Do, got.Status)
+			w.claims.settled(order, a.Do, payment, got.Status)
 		}
 		if err == nil || client.IsDecision(err) || problem(err) {
 			return
@@ -178,19 +236,22 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	switch a.Do {
 	case "pause":
 		_, err = s.admin.PauseSale(ctx, saleID)
+		w.claims.paused(time.Now(), err)
 	case "resume":
+		w.claims.resumes(time.Now())
 		_, err = s.admin.ResumeSale(ctx, saleID)
 	case "restock":
 		var sale api.AdminSale
+		w.claims.restocks(a.N)
 		sale, err = s.admin.RestockSale(ctx, saleID, fmt.Sprint("restock-", a.At), a.N)
-		if w.claims.restocked(a.N, err); err == nil {
+		if err == nil {
 			said = fmt.Sprintf("by %d to %d", a.N, *sale.Total)
 		}
 	case "audit":
 		var report sluice.AuditReport
 		if report, err = s.admin.Audit(ctx, saleID); err == nil {
 			said = fmt.Sprint("ok ", report.OK)
-			if report.Violated() {
+			if report.Violated() && !w.claims.old() { // what an older copy lacks, it is right to miss
 				w.claims.complain("an audit while selling: %+v", report.Checks)
 			}
 		}
@@ -204,10 +265,10 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{PatchRules: rules})
 	case "title":
 		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{Title: api.Some(fmt.Sprint("phone ", a.N))})
-	case "recover":
-		var r sluice.Recovery
-		r, err = s.admin.RecoverSale(ctx, saleID, true)
-		said = r.Why
+	case "close":
+		_, err = s.admin.CloseSale(ctx, saleID)
+	case "limit":
+		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{MaxPerBuyer: api.Value(a.N)})
 	default:
 		panic("world: nobody knows how to " + a.Do)
 	}

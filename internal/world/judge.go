@@ -3,64 +3,126 @@ package world
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 )
 
-// claims is what clients were told.
+// claims is what clients were told, and what they and the world did that bears on it.
 type claims struct {
 	mu       sync.Mutex
-	promised map[string]promise // by buyer and key
+	promised map[attempt]promise
+	asked    map[attempt]int64 // units that the attempts so far asked for at most
+	tries    map[attempt]int   // how often each was made
 	latest   map[sluice.BuyerID]sluice.OrderID
-	paid     map[sluice.OrderID]bool
-	over     map[sluice.OrderID]sluice.Status // endings that were answered with success
-	raised   int64                            // by how much the total was raised at most
+	paid     map[sluice.OrderID]string        // the payments that were answered with success
+	over     map[sluice.OrderID]sluice.Status // endings that were
+	lowest   int64                            // the lowest total that there may have been
+	highest  int64                            // and the highest
 	answered int
 	wrong    []string
+
+	pausedAt  time.Time // since when a pause is known to be in force; zero: it is not
+	marked    time.Time // when the ledger was copied
+	losses    []loss
+	restored  bool      // the store became an older copy of itself
+	keptUntil time.Time // no order expires before
 }
 
-type promise struct {
-	order    sluice.OrderID
-	buyer    sluice.BuyerID
-	quantity int64
-}
+type (
+	attempt struct {
+		buyer sluice.BuyerID
+		key   int
+	}
+	promise struct {
+		order    sluice.OrderID
+		quantity int64
+		server   *server // that answered first
+		at       time.Time
+	}
+	// loss is a time of which a ledger has forgotten what it accepted.
+	loss struct{ from, to time.Time }
+	// answer is what a buyer was told.
+	answer struct {
+		buyer  sluice.BuyerID
+		act    *Act
+		server *server
+		asked  time.Time
+		status int // 0: there was no answer
+		code   string
+		order  sluice.OrderID
+	}
+)
 
-func newClaims() claims {
+func newClaims(total int64) claims {
 	return claims{
-		promised: map[string]promise{}, latest: map[sluice.BuyerID]sluice.OrderID{},
-		paid: map[sluice.OrderID]bool{}, over: map[sluice.OrderID]sluice.Status{},
+		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{}, latest: map[sluice.BuyerID]sluice.OrderID{},
+		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
 	}
 }
 
+// complain notes what is wrong.
 func (c *claims) complain(format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wrong = append(c.wrong, fmt.Sprintf(format, args...))
 }
 
-// answer notes an answer to a claim.
-func (c *claims) answer(buyer sluice.BuyerID, a *Act, status int, code string, order sluice.OrderID) {
+// asks notes that a buyer is about to ask.
+func (c *claims) asks(buyer sluice.BuyerID, a *Act) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if status != 0 {
+	try := attempt{buyer, a.Key}
+	c.asked[try] = max(c.asked[try], a.N)
+	c.tries[try]++
+}
+
+// answer notes what a buyer was told, and judges what can be judged at once.
+func (c *claims) answer(a *answer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a.status != 0 {
 		c.answered++
 	}
-	key := fmt.Sprint(buyer, "/", a.Key)
-	before, known := c.promised[key]
+	try := attempt{a.buyer, a.act.Key}
+	before, known := c.promised[try]
+	wrong := func(format string, args ...any) { c.wrong = append(c.wrong, fmt.Sprintf(format, args...)) }
 	switch {
-	case status == 202 && known && (before.order != order || before.quantity != a.N):
-		c.wrong = append(c.wrong, fmt.Sprintf("%s was promised %s for %d, and now %s for %d (I4)", key, before.order,
-			before.quantity, order, a.N))
-	case status == 202:
-		c.promised[key] = promise{order, buyer, a.N}
-		c.latest[buyer] = order
-	case known && before.quantity == a.N && status >= 400 && status < 500 && status != 429:
-		c.wrong = append(c.wrong, fmt.Sprintf("%s was promised %s, and its repeat gets %d %s (I4)", key, before.order, status,
-			code))
+	case a.status == 202 && !known:
+		c.promised[try] = promise{a.order, a.act.N, a.server, time.Now()}
+		c.latest[a.buyer] = a.order
+	case a.status == 202 && (before.order != a.order || before.quantity != a.act.N) && !c.excused(&before):
+		wrong("%v was promised %s for %d, and now %s for %d (I4)", try, before.order, before.quantity, a.order, a.act.N)
+	case a.status == 202:
+		c.latest[a.buyer] = a.order
+	case known && before.quantity == a.act.N && a.status >= 400 && a.status < 500 && a.status != 429 && !c.excused(&before):
+		wrong("%v was promised %s, and its repeat gets %d %s (I4)", try, before.order, a.status, a.code)
+	case a.code == sluice.SoldOut.String():
+		var units int64 // that may have been accepted
+		for _, n := range c.asked {
+			units += n
+		}
+		if units-c.asked[try] < c.lowest {
+			wrong("%v hears sold_out, and at most %d units of %d can have been accepted (I7)", try, units, c.lowest)
+		}
+	case a.code == sluice.NotOpen.String() && a.asked.Sub(a.server.world.begins) > opens+5*time.Second &&
+		a.server.world.steady():
+		wrong("%v hears not_open %v after the opening (I8)", try, a.asked.Sub(a.server.world.begins)-opens)
 	}
+	if a.status == 202 && c.tries[try] == 1 && !c.pausedAt.IsZero() && a.asked.After(c.pausedAt) {
+		wrong("%v is accepted while the sale is paused (I8)", try)
+	}
+}
+
+// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died.
+func (c *claims) excused(p *promise) bool {
+	return p.server.dead.Load() && slices.ContainsFunc(c.losses, func(l loss) bool {
+		return !p.at.Before(l.from) && !p.at.After(l.to)
+	})
 }
 
 func (c *claims) last(buyer sluice.BuyerID) sluice.OrderID {
@@ -69,24 +131,91 @@ func (c *claims) last(buyer sluice.BuyerID) sluice.OrderID {
 	return c.latest[buyer]
 }
 
-// settled notes an answer to the shop.
-func (c *claims) settled(order sluice.OrderID, did string, status sluice.Status) {
+// settled notes what the shop was told.
+func (c *claims) settled(order sluice.OrderID, did, payment string, status sluice.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if did == "pay" && status == sluice.Paid {
-		c.paid[order] = true
-	}
-	if !status.Live() {
+	switch {
+	case did == "pay" && status == sluice.Paid:
+		c.paid[order] = payment
+	case !status.Live():
 		c.over[order] = status
+		delete(c.paid, order)
 	}
 }
 
-func (c *claims) restocked(delta int64, err error) {
+func (c *claims) payment(order sluice.OrderID) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if delta > 0 { // also if nobody knows whether it was
-		c.raised += delta
+	return c.paid[order]
+}
+
+// payments are the orders that the shop knows as paid.
+func (c *claims) payments() []sluice.OrderID {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.paid))
+}
+
+// restocks notes a change of the total that is about to be asked for.
+func (c *claims) restocks(delta int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.highest += max(delta, 0)
+	c.lowest += min(delta, 0)
+}
+
+// paused notes the answer to a pause, resumes that it may end from now on.
+func (c *claims) paused(at time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err == nil {
+		c.pausedAt = at
 	}
+}
+
+func (c *claims) resumes(time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pausedAt = time.Time{}
+}
+
+// mark notes that the ledger is copied, forget that it becomes that copy, or an empty one.
+func (c *claims) mark() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.marked = time.Now()
+}
+
+func (c *claims) forget(all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := loss{c.marked, time.Now()}
+	if all {
+		l.from = time.Time{}
+	}
+	c.losses = append(c.losses, l)
+}
+
+// restore notes that the store becomes an older copy, recovered that a person has recovered the sale.
+func (c *claims) restore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.restored = true
+	c.pausedAt = time.Time{}
+}
+
+func (c *claims) old() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restored
+}
+
+func (c *claims) recovered(until time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keptUntil = until
+	c.pausedAt = time.Time{}
 }
 
 // judge compares what is at rest with what clients were told.
@@ -112,6 +241,7 @@ func (w *world) judge(ctx context.Context) []string {
 		}
 		orders[order.OrderID] = order
 	}
+	w.judgeSelling(ctx, s, &sale)
 	w.judgePromises(orders)
 	w.judgeUnits(orders, &sale)
 	w.judgeFeed(ctx, s, orders)
@@ -124,31 +254,49 @@ func (w *world) judge(ctx context.Context) []string {
 	return c.wrong
 }
 
+// judgeSelling: what is left at rest can be bought (I7).
+func (w *world) judgeSelling(ctx context.Context, s *server, sale *api.AdminSale) {
+	if sale.State != sluice.StateOpen || sale.Available == nil || *sale.Available == 0 {
+		return
+	}
+	for range 5 {
+		status, reply := w.post(s, "/v1/sales/"+string(saleID)+"/orders", "the-last-buyer", "attempt-1", `{"quantity":1}`)
+		if w.tell("the last buyer: %d %s", status, reply); status == 202 {
+			time.Sleep(2 * time.Second)
+			return
+		}
+		time.Sleep(time.Second)
+	}
+	w.claims.complain("at rest %d units are available, and nobody can buy one (I7)", *sale.Available)
+}
+
 // judgePromises: each order that was promised is there, once, and as it was promised (I4, I5);
 // what was answered about it still holds (I3).
 func (w *world) judgePromises(orders map[sluice.OrderID]api.Order) {
 	c := &w.claims
-	for key, p := range c.promised {
+	kept := c.keptUntil.After(w.storeClock.now())
+	for try, p := range c.promised {
 		o, there := orders[p.order]
 		switch {
-		case !there:
-			c.complain("%s was promised %s, which is gone", key, p.order)
-		case o.BuyerID != p.buyer || o.Quantity != p.quantity:
-			c.complain("%s was promised %s for %d, which is %s's, for %d", key, p.order, p.quantity, o.BuyerID, o.Quantity)
-		case o.Status == sluice.Rejected && o.Reason == sluice.NotCovered:
-			c.complain("%s was promised %s, which is not covered", key, p.order)
-		case o.Status == sluice.Queued, o.Status == sluice.Pending:
-			c.complain("%s of %s is %s at rest", p.order, key, o.Status)
+		case !there || o.Status == sluice.Rejected && o.Reason == sluice.NotCovered:
+			if !c.excused(&p) {
+				c.complain("%v was promised %s, which is gone: %q", try, p.order, o.Reason)
+			}
+		case o.BuyerID != try.buyer || o.Quantity != p.quantity:
+			c.complain("%v was promised %s for %d, which is %s's, for %d", try, p.order, p.quantity, o.BuyerID, o.Quantity)
+		case o.Status == sluice.Queued, o.Status == sluice.Pending && !kept:
+			c.complain("%s of %v is %s at rest", p.order, try, o.Status)
 		}
 	}
 	for id := range c.paid {
-		if o := orders[id]; o.Status != sluice.Paid && o.Status != sluice.Refunded {
+		o, there := orders[id]
+		if there && o.Status != sluice.Paid && o.Status != sluice.Refunded && (!c.restored || o.Status != sluice.RefundDue) {
 			c.complain("%s was paid, and is %s (I3)", id, o.Status)
 		}
 	}
 	for id, was := range c.over {
-		paidLate := []sluice.Status{sluice.RefundDue, sluice.Refunded}
-		if o := orders[id]; o.Status != was && !slices.Contains(paidLate, o.Status) {
+		late := []sluice.Status{was, sluice.RefundDue, sluice.Refunded}
+		if o, there := orders[id]; there && !slices.Contains(late, o.Status) && !c.restored {
 			c.complain("%s was %s, and is %s (I3)", id, was, o.Status)
 		}
 	}
@@ -169,8 +317,8 @@ func (w *world) judgeUnits(orders map[sluice.OrderID]api.Order, sale *api.AdminS
 		c.complain("orders hold %d units of %d, the ledger says %d (I1)", units, *sale.Total, sale.Taken)
 	}
 	for buyer, n := range of {
-		if n > w.plan.MaxPerBuyer {
-			c.complain("%s holds %d units of at most %d (I2)", buyer, n, w.plan.MaxPerBuyer)
+		if n > 3 { // what the plan may raise the limit to
+			c.complain("%s holds %d units of at most %d (I3)", buyer, n, 3)
 		}
 	}
 }
@@ -207,8 +355,8 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 				held -= o.Quantity
 			}
 			status[o.OrderID] = o.Status
-			if most := w.plan.Total + c.raised; held > most {
-				c.complain("after event %d the feed has %d units held, of %d at most (I1)", seq, held, most)
+			if held > c.highest && !c.restored { // a recovery stores what has ended without asking the cap
+				c.complain("after event %d the feed has %d units held, of %d at most (I1)", seq, held, c.highest)
 			}
 		}
 		if after = page.Next; len(page.Events) == 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -26,6 +27,7 @@ type Plan struct {
 
 // Act is one thing that somebody does, or that happens.
 type Act struct {
+	Number int           // in the plan of the seed
 	At     time.Duration // after the world's beginning
 	Do     string        // a name in the table of acts
 	Server int           // where, or to whom
@@ -84,7 +86,52 @@ func NewPlan(seed uint64) Plan {
 	p.operators(r)
 	p.faults(r)
 	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
+	for i := range p.Acts {
+		p.Acts[i].Number = i
+	}
 	return p
+}
+
+// without returns the plan without the acts at these places, only with those numbers alone.
+func (p Plan) without(from, to int) Plan {
+	p.Acts = slices.Concat(p.Acts[:from], p.Acts[to:])
+	return p
+}
+
+func (p Plan) only(numbers []int) Plan {
+	p.Acts = slices.DeleteFunc(p.Acts, func(a Act) bool { return !slices.Contains(numbers, a.Number) })
+	return p
+}
+
+// kept lists the numbers of the acts, lines the acts that are not claims.
+func (p Plan) kept() string {
+	numbers := make([]string, len(p.Acts))
+	for i := range p.Acts {
+		numbers[i] = strconv.Itoa(p.Acts[i].Number)
+	}
+	return strings.Join(numbers, ",")
+}
+
+func (p Plan) lines() string {
+	var b strings.Builder
+	for i := range p.Acts {
+		if a := &p.Acts[i]; a.Do != "claim" || len(p.Acts) < 40 {
+			fmt.Fprintf(&b, "%4d %s\n", a.Number, a)
+		}
+	}
+	return b.String()
+}
+
+// faulty counts the acts that break something.
+func (p Plan) faulty() (n int) {
+	for i := range p.Acts {
+		switch p.Acts[i].Do {
+		case "kill before", "kill after", "freeze", "cut", "twice", "late", "down", "slow", "full", "busy", "ledger lost",
+			"ledger older", "store older", "clock", "unstorable":
+			n++
+		}
+	}
+	return n
 }
 
 func (p *Plan) add(a Act) { p.Acts = append(p.Acts, a) }
@@ -138,12 +185,19 @@ func (p *Plan) shop(r *rand.Rand, buyers int) {
 
 // operators do what they should not do at that moment.
 func (p *Plan) operators(r *rand.Rand) {
+	if r.IntN(12) == 0 {
+		p.add(Act{At: between(r, opens+20*time.Second, busy), Do: "close", Server: r.IntN(p.Servers)})
+	}
 	for range 6 + r.IntN(10) {
 		a := Act{At: between(r, 2*time.Second, busy), Server: r.IntN(p.Servers)}
 		if r.IntN(3) == 0 {
 			a.At = between(r, opens, opens+2*time.Second)
 		}
-		switch r.IntN(10) {
+		switch r.IntN(12) {
+		case 10:
+			a.Do, a.N = "limit", 1+r.Int64N(3)
+		case 11:
+			a.Do = "audit"
 		case 0:
 			a.Do = "pause"
 			p.add(Act{At: a.At + between(r, 100*time.Millisecond, 5*time.Second), Do: "resume", Server: r.IntN(p.Servers)})
@@ -171,7 +225,7 @@ var (
 	ledgerOps = []string{
 		"", "Claim", "Claim", "Apply", "Fence", "Load", "Unfence", "ReadJournal", "Ack", "Release", "Read",
 	}
-	storeOps  = []string{
+	storeOps = []string{
 		"", "Insert", "Insert", "Change", "ExpireDue", "GiveReleases", "BeginLoad", "ConfirmLoad", "ChangeSale", "Restock",
 		"FenceSale", "MarkGathered", "NumberEvents", "Sale",
 	}
@@ -190,7 +244,12 @@ func (p *Plan) faults(r *rand.Rand) {
 			a.To, ops = "store", storeOps
 		}
 		a.Op = ops[r.IntN(len(ops))]
-		switch r.IntN(12) {
+		switch r.IntN(13) {
+		case 12:
+			mark := max(at-between(r, 10*time.Millisecond, 20*time.Second), time.Second)
+			p.add(Act{At: mark, Do: "store copied", Server: -1})
+			p.add(Act{At: at + between(r, 5*time.Second, 20*time.Second), Do: "recover", Server: r.IntN(p.Servers)})
+			a = Act{At: at, Do: "store older", Server: -1}
 		case 0, 1, 2:
 			a.Do = []string{"kill before", "kill after"}[r.IntN(2)]
 			p.add(a)
@@ -212,15 +271,15 @@ func (p *Plan) faults(r *rand.Rand) {
 				a.Server = -1
 			}
 		case 9:
-			lost := Act{At: at, Do: "ledger lost"}
+			lost := Act{At: at, Do: "ledger lost", Server: -1}
 			if r.IntN(2) == 0 {
 				mark := max(at-between(r, 10*time.Millisecond, 8*time.Second), time.Second)
-				p.add(Act{At: mark, Do: "ledger copied"})
+				p.add(Act{At: mark, Do: "ledger copied", Server: -1})
 				lost.Do = "ledger older"
 			}
 			a = lost
 		case 10:
-			a = Act{At: at, Do: "clock", To: a.To, N: r.Int64N(8000) - 4000}
+			a = Act{At: at, Do: "clock", Server: -1, To: a.To, N: r.Int64N(8000) - 4000}
 		case 11:
 			a.To, a.Op, a.Do, a.N = "store", "Insert", "unstorable", 2+r.Int64N(20)
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -83,6 +84,13 @@ func (w *world) kill(s *server, where string) {
 			_ = s.engine.Close(ctx)
 		}
 	}()
+}
+
+// all returns the servers, dead ones too.
+func (w *world) all() []*server {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return s == nil })
 }
 
 // live returns a server that lives, the nth or one after it; nil if there is none.

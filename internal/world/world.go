@@ -43,9 +43,10 @@ type world struct {
 	faults faults
 	shared *shared
 
-	storeLife  int
-	storePath  string
-	storeClock clock
+	storeLives  int
+	storePath   string
+	storeCopied bool
+	storeClock  clock
 
 	mu       sync.Mutex
 	servers  []*server
@@ -105,7 +106,7 @@ func Run(dir string, p Plan) Result {
 	w := &world{
 		plan: p, dir: dir, url: "world:" + dir, begins: time.Now(), turns: newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
 		servers: make([]*server, p.Servers), names: map[string]string{},
-		claims: newClaims(),
+		claims: newClaims(p.Total),
 	}
 	w.shared = &shared{clock: new(clock), memo: newMemo()}
 	w.storePath = filepath.Join(dir, "store-0.db")
@@ -154,6 +155,12 @@ func (w *world) rest(ctx context.Context) {
 	for n := range w.servers {
 		w.act(ctx, &Act{Do: "restart", Server: n})
 	}
+	time.Sleep(10 * time.Second)
+	if w.claims.old() { // after a restore a person compares, and recovers
+		w.act(ctx, &Act{Do: "reconcile"})
+		time.Sleep(5 * time.Second)
+		w.recover(ctx, 0)
+	}
 	time.Sleep(settle)
 }
 
@@ -194,6 +201,9 @@ func (w *world) createSale(ctx context.Context) error {
 	w.tell("a sale of %d units, at most %d a buyer, is created: %v", p.Total, p.MaxPerBuyer, err)
 	return err
 }
+
+// steady reports whether the ledger's clock is right.
+func (w *world) steady() bool { return w.shared.clock.ahead.Load() == 0 }
 
 // tell adds a line to the story.
 func (w *world) tell(format string, args ...any) {

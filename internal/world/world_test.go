@@ -2,8 +2,10 @@ package world
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -13,11 +15,57 @@ import (
 )
 
 var (
-	seed  = flag.Uint64("seed", 0, "run the world of this seed alone")
+	seed  = flag.Uint64("seed", 0, "run the world of this seed alone, and tell its story with -v")
+	acts  = flag.String("acts", "", "only these acts of the seed's plan: their numbers, separated by commas")
+	first = flag.Uint64("first", 1, "the first seed")
 	count = flag.Int("worlds", 100, "how many worlds to run")
 )
 
+// TestWorlds runs worlds on all processors, and shrinks the first that goes wrong.
+func TestWorlds(t *testing.T) {
+	if *seed > 0 {
+		p := NewPlan(*seed)
+		if *acts != "" {
+			p = p.only(numbers(t, *acts))
+		}
+		report(t, p, once(t, p))
+		return
+	}
+	var next, claims, calls, faults atomic.Int64
+	var wrong atomic.Pointer[Plan]
+	var all sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for wrong.Load() == nil {
+				n := next.Add(1)
+				if n > int64(*count) {
+					return
+				}
+				p := NewPlan(*first + uint64(n) - 1)
+				r := once(t, p)
+				claims.Add(int64(r.Claims))
+				calls.Add(int64(r.Calls))
+				faults.Add(int64(p.faulty()))
+				if len(r.Wrong) > 0 {
+					wrong.CompareAndSwap(nil, &p)
+				} else if n%100 == 0 && testing.Verbose() {
+					t.Logf("%d worlds", n)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if p := wrong.Load(); p != nil {
+		small := shrunk(t, *p, time.Minute)
+		report(t, small, once(t, small))
+		return
+	}
+	t.Logf("%d worlds, %d claims, %d faults, %d calls of ports", *count, claims.Load(), faults.Load(), calls.Load())
+}
+
+// once runs a world in a bubble of its own.
 func once(t *testing.T, p Plan) (r Result) {
+	t.Helper()
 	dir, err := os.MkdirTemp(memory(), "world")
 	if err != nil {
 		t.Fatal(err)
@@ -35,37 +83,45 @@ func memory() string {
 	return ""
 }
 
-func TestWorlds(t *testing.T) {
-	if *seed > 0 {
-		r := once(t, NewPlan(*seed))
-		t.Log("\n" + strings.Join(r.Story, "\n"))
-		for _, wrong := range r.Wrong {
-			t.Error(wrong)
-		}
-		return
+// report tells a world's story, and what is wrong with it.
+func report(t *testing.T, p Plan, r Result) {
+	t.Helper()
+	if testing.Verbose() || len(r.Wrong) > 0 {
+		t.Logf("seed %d, %d servers, %d acts:\n%s\n%s", p.Seed, p.Servers, len(p.Acts), p.lines(), strings.Join(r.Story, "\n"))
 	}
-	var next, claims, calls atomic.Int64
-	var all sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		all.Go(func() {
-			for {
-				n := next.Add(1)
-				if n > int64(*count) {
-					return
-				}
-				began := time.Now()
-				r := once(t, NewPlan(uint64(n)))
-				claims.Add(int64(r.Claims))
-				calls.Add(int64(r.Calls))
-				for _, wrong := range r.Wrong {
-					t.Errorf("seed %d: %s", n, wrong)
-				}
-				if testing.Verbose() {
-					t.Logf("seed %d: %v, %d claims, %d calls, %d wrong", n, time.Since(began), r.Claims, r.Calls, len(r.Wrong))
-				}
+	for _, wrong := range r.Wrong {
+		t.Errorf("seed %d: %s", p.Seed, wrong)
+	}
+	if len(r.Wrong) > 0 {
+		t.Logf("again: go test ./internal/world -run Worlds -v -seed %d -acts %s", p.Seed, p.kept())
+	}
+}
+
+// shrunk leaves out acts of a world as long as it stays wrong.
+func shrunk(t *testing.T, p Plan, patience time.Duration) Plan {
+	t.Helper()
+	end := time.Now().Add(patience)
+	for size := len(p.Acts) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(p.Acts) && time.Now().Before(end); {
+			fewer := p.without(from, min(from+size, len(p.Acts)))
+			if len(once(t, fewer).Wrong) > 0 {
+				p = fewer
+			} else {
+				from += size
 			}
-		})
+		}
 	}
-	all.Wait()
-	t.Logf("%d worlds, %d claims, %d calls", *count, claims.Load(), calls.Load())
+	return p
+}
+
+func numbers(t *testing.T, list string) (all []int) {
+	t.Helper()
+	for text := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatalf("-acts: %v", fmt.Errorf("%q: want numbers separated by commas", text))
+		}
+		all = append(all, n)
+	}
+	return all
 }
