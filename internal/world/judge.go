@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -60,8 +61,9 @@ type (
 
 func newClaims(total int64) claims {
 	return claims{
-		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{}, latest: map[sluice.BuyerID]sluice.OrderID{},
-		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
+		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
+		latest: map[sluice.BuyerID]sluice.OrderID{},
+		paid:   map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
 	}
 }
 
@@ -99,7 +101,7 @@ func (c *claims) answer(a *answer) {
 		wrong("%v was promised %s for %d, and now %s for %d (I4)", try, before.order, before.quantity, a.order, a.act.N)
 	case a.status == 202:
 		c.latest[a.buyer] = a.order
-	case known && before.quantity == a.act.N && a.status >= 400 && a.status < 500 && a.status != 429 && !c.excused(&before):
+	case known && before.quantity == a.act.N && refused(a.status) && !c.excused(&before):
 		wrong("%v was promised %s, and its repeat gets %d %s (I4)", try, before.order, a.status, a.code)
 	case a.code == sluice.SoldOut.String():
 		var units int64 // that may have been accepted
@@ -116,6 +118,12 @@ func (c *claims) answer(a *answer) {
 	if a.status == 202 && c.tries[try] == 1 && !c.pausedAt.IsZero() && a.asked.After(c.pausedAt) {
 		wrong("%v is accepted while the sale is paused (I8)", try)
 	}
+}
+
+// refused reports whether an answer is no order, and will not become one.
+func refused(status int) bool {
+	return status >= http.StatusBadRequest && status < http.StatusInternalServerError &&
+		status != http.StatusTooManyRequests
 }
 
 // excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died.

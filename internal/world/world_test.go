@@ -87,7 +87,8 @@ func memory() string {
 func report(t *testing.T, p Plan, r Result) {
 	t.Helper()
 	if testing.Verbose() || len(r.Wrong) > 0 {
-		t.Logf("seed %d, %d servers, %d acts:\n%s\n%s", p.Seed, p.Servers, len(p.Acts), p.lines(), strings.Join(r.Story, "\n"))
+		t.Logf("seed %d, %d servers, %d acts:\n%s\n%s", p.Seed, p.Servers, len(p.Acts), p.lines(),
+			strings.Join(r.Story, "\n"))
 	}
 	for _, wrong := range r.Wrong {
 		t.Errorf("seed %d: %s", p.Seed, wrong)
