@@ -51,10 +51,13 @@ ADAPTER := examples/referee/sluice.json
 # The groups that `make bench-compare` measures.
 ONLY := redis,http
 
+# How many worlds `make worlds` runs.
+N := 10000
+
 # How long each target of `make fuzz` runs.
 FUZZ := 10s
 
-.PHONY: help build test test-go race lint fmt nightly bench bench-compare articles articles-faults demo referee soak fuzz install release site picture vulnerabilities
+.PHONY: help build test test-go race lint fmt nightly bench bench-compare articles articles-faults demo referee soak worlds fuzz install release site picture vulnerabilities
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -111,6 +114,9 @@ soak: ## long random campaigns, each for SOAK (default 10m)
 	@failed=0; for module in $(MODULES); do \
 		SLUICE_TEST_SOAK=$(SOAK) go test -C $$module -count=1 -timeout 0 -p 1 -run Soak -skip "$(SOAK_SKIP)" ./... || failed=1; \
 	done; exit $$failed
+
+worlds: ## N whole shops in simulated time, each from a seed (default 10,000); stops at the first that goes wrong
+	go test ./internal/world -run Worlds -count=1 -timeout 0 -v -worlds $(N)
 
 fuzz: ## every fuzz target for a while, each for FUZZ (default 10s)
 	@FUZZ="$(FUZZ)" scripts/fuzz.sh

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"path/filepath"
 	"time"
 
@@ -21,6 +22,10 @@ func (w *world) act(ctx context.Context, a *Act) {
 	case "pay", "cancel", "reject", "refund", "extend":
 		if order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))); order != "" {
 			w.settleOrder(ctx, a, order)
+		}
+	case "buyer cancels", "buyer looks":
+		if order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))); order != "" {
+			w.look(a, order)
 		}
 	case "recover":
 		w.recover(ctx, a.Server)
@@ -163,7 +168,7 @@ func (w *world) claim(a *Act) {
 		}
 		asked := time.Now()
 		w.claims.asks(name, a)
-		status, reply := w.post(s, "/v1/sales/"+string(saleID)+"/orders", name, key, body)
+		status, reply := w.ask(s, http.MethodPost, "/v1/sales/"+string(saleID)+"/orders", name, key, body)
 		var said struct {
 			OrderID sluice.OrderID `json:"order_id"`
 			Code    string         `json:"code"`
@@ -176,6 +181,28 @@ func (w *world) claim(a *Act) {
 			return
 		}
 		time.Sleep(time.Duration(200<<try) * time.Millisecond)
+	}
+}
+
+// look has a buyer look at an order, or cancel it.
+func (w *world) look(a *Act, order sluice.OrderID) {
+	s := w.live(a.Server)
+	if s == nil {
+		return
+	}
+	method, path := http.MethodGet, "/v1/orders/"+string(order)
+	if a.Do == "buyer cancels" {
+		method, path = http.MethodPost, path+"/cancel"
+	}
+	status, reply := w.ask(s, method, path, sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer)), "", "")
+	var said struct {
+		Status sluice.Status `json:"status"`
+		Code   string        `json:"code"`
+	}
+	_ = json.Unmarshal([]byte(reply), &said)
+	w.tell("%s %d at server %d: %s is %d %s%s", a.Do, a.Buyer, s.n, order, status, said.Status, said.Code)
+	if w.claims.saw(order, status, said.Status); status == http.StatusOK && a.Do == "buyer cancels" {
+		w.claims.settled(order, "cancel", "", said.Status)
 	}
 }
 

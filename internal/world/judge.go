@@ -1,11 +1,14 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -22,6 +25,8 @@ type claims struct {
 	latest   map[sluice.BuyerID]sluice.OrderID
 	paid     map[sluice.OrderID]string        // the payments that were answered with success
 	over     map[sluice.OrderID]sluice.Status // endings that were
+	seen     map[sluice.OrderID]sluice.Status // as buyers saw them last
+	events   map[int64]string                 // what the feed's reader was given
 	lowest   int64                            // the lowest total that there may have been
 	highest  int64                            // and the highest
 	answered int
@@ -62,8 +67,8 @@ type (
 func newClaims(total int64) claims {
 	return claims{
 		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
-		latest: map[sluice.BuyerID]sluice.OrderID{},
-		paid:   map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
+		latest: map[sluice.BuyerID]sluice.OrderID{}, seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
+		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
 	}
 }
 
@@ -158,6 +163,24 @@ func (c *claims) payment(order sluice.OrderID) string {
 	return c.paid[order]
 }
 
+// saw notes how a buyer's order looks to them: nothing is undone (I3).
+func (c *claims) saw(order sluice.OrderID, status int, is sluice.Status) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.seen[order]
+	switch {
+	case c.restored:
+	case status == http.StatusNotFound && len(c.losses) == 0:
+		c.wrong = append(c.wrong, fmt.Sprintf("%s was promised, and its buyer does not find it (I4)", order))
+	case status != http.StatusOK:
+	case was != "" && !was.Live() && is.Live(), was == sluice.Paid && (is == sluice.Pending || is == sluice.Queued):
+		c.wrong = append(c.wrong, fmt.Sprintf("%s was %s to its buyer, and is %s", order, was, is))
+	}
+	if status == http.StatusOK {
+		c.seen[order] = is
+	}
+}
+
 // payments are the orders that the shop knows as paid.
 func (c *claims) payments() []sluice.OrderID {
 	c.mu.Lock()
@@ -237,7 +260,9 @@ func (w *world) judge(ctx context.Context) []string {
 	if err != nil {
 		return append(c.wrong, fmt.Sprintf("the sale at rest: %v", err))
 	}
-	if sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken || sale.State == sluice.StateUnavailable {
+	archived := sale.ArchivedAt != nil // the ledger has forgotten it
+	if !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
+		sale.State == sluice.StateUnavailable) {
 		c.complain("at rest the sale is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store", sale.State,
 			sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken)
 	}
@@ -250,9 +275,11 @@ func (w *world) judge(ctx context.Context) []string {
 		orders[order.OrderID] = order
 	}
 	w.judgeSelling(ctx, s, &sale)
+	w.judgeRepeats()
 	w.judgePromises(orders)
 	w.judgeUnits(orders, &sale)
 	w.judgeFeed(ctx, s, orders)
+	w.judgeWebhook()
 	if report, err := s.admin.Audit(ctx, saleID); err != nil || !report.OK {
 		c.complain("the audit at rest: %+v, %v", report.Checks, err)
 	}
@@ -268,14 +295,30 @@ func (w *world) judgeSelling(ctx context.Context, s *server, sale *api.AdminSale
 		return
 	}
 	for range 5 {
-		status, reply := w.post(s, "/v1/sales/"+string(saleID)+"/orders", "the-last-buyer", "attempt-1", `{"quantity":1}`)
+		status, reply := w.ask(s, http.MethodPost, "/v1/sales/"+string(saleID)+"/orders", "the-last-buyer", "attempt-1",
+			`{"quantity":1}`)
 		if w.tell("the last buyer: %d %s", status, reply); status == 202 {
-			time.Sleep(2 * time.Second)
+			time.Sleep(time.Minute) // until a webhook is tried again
 			return
 		}
 		time.Sleep(time.Second)
 	}
 	w.claims.complain("at rest %d units are available, and nobody can buy one (I7)", *sale.Available)
+}
+
+// judgeRepeats: who asks again at rest hears the same (I4), also of a sale that is over or archived.
+func (w *world) judgeRepeats() {
+	c := &w.claims
+	tries := slices.SortedFunc(maps.Keys(c.promised), func(a, b attempt) int {
+		return cmp.Or(cmp.Compare(a.buyer, b.buyer), cmp.Compare(a.key, b.key))
+	})
+	for _, try := range tries[:min(len(tries), 10)] {
+		number, err := strconv.Atoi(strings.TrimPrefix(string(try.buyer), "buyer-"))
+		if err != nil {
+			panic(err)
+		}
+		w.claim(&Act{Do: "claim", Buyer: number, Key: try.key, N: c.promised[try].quantity})
+	}
 }
 
 // judgePromises: each order that was promised is there, once, and as it was promised (I4, I5);
@@ -321,7 +364,7 @@ func (w *world) judgeUnits(orders map[sluice.OrderID]api.Order, sale *api.AdminS
 			of[o.BuyerID] += o.Quantity
 		}
 	}
-	if units > *sale.Total || units != sale.Taken {
+	if units > *sale.Total || units != sale.Taken && sale.ArchivedAt == nil {
 		c.complain("orders hold %d units of %d, the ledger says %d (I1)", units, *sale.Total, sale.Taken)
 	}
 	for buyer, n := range of {
@@ -349,6 +392,7 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 			if seq++; e.Seq != seq {
 				c.complain("event %d of the feed has the number %d", seq, e.Seq)
 			}
+			c.event(e)
 			o := e.Data.Order
 			if o == nil || e.Type == sluice.EventPaymentRefused || e.Type == sluice.EventOrderExtended {
 				continue
@@ -371,9 +415,38 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 			break
 		}
 	}
+	if len(c.events) > int(seq) && !c.restored {
+		c.complain("the feed has %d events at rest, and its reader was given %d", seq, len(c.events))
+	}
 	for id, o := range orders {
 		if status[id] != o.Status {
 			c.complain("%s is %s, and in the feed %q", id, o.Status, status[id])
+		}
+	}
+}
+
+// judgeWebhook: each event of the feed has reached the receiver, those of one order in order.
+func (w *world) judgeWebhook() {
+	c := &w.claims
+	if !w.hooked || c.restored {
+		return
+	}
+	got := w.receiver.events()
+	came := map[int64]bool{}
+	last := map[sluice.OrderID]int64{}
+	for i := range got {
+		e := &got[i]
+		o := e.Data.Order
+		if o != nil && !came[e.Seq] && e.Seq < last[o.OrderID] {
+			c.complain("event %d of %s reaches the webhook after event %d", e.Seq, o.OrderID, last[o.OrderID])
+		}
+		if came[e.Seq] = true; o != nil {
+			last[o.OrderID] = max(last[o.OrderID], e.Seq)
+		}
+	}
+	for seq, said := range c.events {
+		if !came[seq] && strings.HasPrefix(said, "order.") { // the sale is older than the webhook
+			c.complain("event %d, %s, has not reached the webhook", seq, said)
 		}
 	}
 }

@@ -73,8 +73,9 @@ func NewPlan(seed uint64) Plan {
 	r := rand.New(rand.NewPCG(seed, 0))
 	p := Plan{
 		Seed: seed, Servers: 1 + r.IntN(3),
-		Reconcile: []time.Duration{time.Second, 5 * time.Second, time.Minute}[r.IntN(3)], Retention: 10 * time.Minute,
-		Total: 5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
+		Reconcile: []time.Duration{time.Second, 5 * time.Second, time.Minute}[r.IntN(3)],
+		Retention: []time.Duration{20 * time.Second, time.Hour}[r.IntN(2)],
+		Total:     5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
 		Window: time.Duration(10+r.IntN(30)) * time.Second, Grace: time.Duration(1+r.IntN(3)) * time.Second,
 	}
 	if r.IntN(4) == 0 {
@@ -167,7 +168,11 @@ func (p *Plan) crowd(r *rand.Rand, buyers int) {
 func (p *Plan) shop(r *rand.Rand, buyers int) {
 	for range 40 + r.IntN(60) {
 		a := Act{At: between(r, opens+time.Second, busy), Server: r.IntN(p.Servers), Buyer: 1 + r.IntN(buyers), Do: "pay"}
-		switch r.IntN(12) {
+		switch r.IntN(16) {
+		case 6:
+			a.Do = "buyer cancels"
+		case 7, 8, 9:
+			a.Do = "buyer looks"
 		case 0, 1:
 			a.Do = "cancel"
 		case 2:

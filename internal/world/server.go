@@ -134,15 +134,15 @@ func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer.Result(), nil
 }
 
-// post makes a buyer's request to a server; status 0: there was no answer.
-func (w *world) post(s *server, path string, buyer sluice.BuyerID, key, body string) (status int, reply string) {
+// ask makes a buyer's request to a server; status 0: there was no answer.
+func (w *world) ask(s *server, method, path string, buyer sluice.BuyerID, key, body string) (status int, reply string) {
 	token, err := client.BuyerToken(buyerSecret, client.Token{Buyer: buyer, TTL: time.Hour})
 	if err != nil {
 		panic(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://world"+path, strings.NewReader(body))
+	request, err := http.NewRequestWithContext(ctx, method, "http://world"+path, strings.NewReader(body))
 	if err != nil {
 		panic(err)
 	}

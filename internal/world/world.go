@@ -39,9 +39,11 @@ type world struct {
 	url    string // of ledger and store
 	begins time.Time
 
-	turns  *turns
-	faults faults
-	shared *shared
+	turns    *turns
+	faults   faults
+	receiver *Receiver
+	hooked   bool // the receiver has a webhook
+	shared   *shared
 
 	storeLives  int
 	storePath   string
@@ -102,9 +104,10 @@ func init() {
 }
 
 // Run runs a world in a folder of its own. The caller is the main goroutine of a bubble.
-func Run(dir string, p Plan) Result {
+func Run(dir string, p Plan, r *Receiver) Result {
 	w := &world{
-		plan: p, dir: dir, url: "world:" + dir, begins: time.Now(), turns: newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
+		plan: p, dir: dir, receiver: r, url: "world:" + dir, begins: time.Now(),
+		turns:   newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
 		servers: make([]*server, p.Servers), names: map[string]string{},
 		claims: newClaims(p.Total),
 	}
@@ -138,6 +141,13 @@ func (w *world) happens(ctx context.Context) (wrong []string) {
 	if err := w.createSale(ctx); err != nil {
 		return []string{err.Error()}
 	}
+	_, err := w.servers[0].admin.CreateWebhook(ctx, api.CreateWebhook{URL: w.receiver.URL})
+	w.hooked = err == nil
+	over, read := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(read)
+		w.read(ctx, over)
+	}()
 	for i := range w.plan.Acts {
 		a := &w.plan.Acts[i]
 		time.Sleep(time.Until(w.begins.Add(a.At)))
@@ -145,6 +155,8 @@ func (w *world) happens(ctx context.Context) (wrong []string) {
 	}
 	w.acting.Wait()
 	w.rest(ctx)
+	close(over)
+	<-read
 	return w.judge(ctx)
 }
 

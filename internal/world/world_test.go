@@ -3,6 +3,7 @@ package world
 import (
 	"flag"
 	"fmt"
+	"net/http/httptest"
 	"os"
 	"runtime"
 	"strconv"
@@ -19,6 +20,7 @@ var (
 	acts  = flag.String("acts", "", "only these acts of the seed's plan: their numbers, separated by commas")
 	first = flag.Uint64("first", 1, "the first seed")
 	count = flag.Int("worlds", 100, "how many worlds to run")
+	small = flag.Duration("shrink", time.Minute, "how long to make a world smaller that goes wrong")
 )
 
 // TestWorlds runs worlds on all processors, and shrinks the first that goes wrong.
@@ -56,8 +58,8 @@ func TestWorlds(t *testing.T) {
 	}
 	all.Wait()
 	if p := wrong.Load(); p != nil {
-		small := shrunk(t, *p, time.Minute)
-		report(t, small, once(t, small))
+		least := shrunk(t, *p, *small)
+		report(t, least, once(t, least))
 		return
 	}
 	t.Logf("%d worlds, %d claims, %d faults, %d calls of ports", *count, claims.Load(), faults.Load(), calls.Load())
@@ -71,7 +73,11 @@ func once(t *testing.T, p Plan) (r Result) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	synctest.Test(t, func(*testing.T) { r = Run(dir, p) })
+	receiver := new(Receiver)
+	server := httptest.NewServer(receiver)
+	defer server.Close()
+	receiver.URL = server.URL
+	synctest.Test(t, func(*testing.T) { r = Run(dir, p, receiver) })
 	return r
 }
 
