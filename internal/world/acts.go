@@ -265,7 +265,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		_, err = s.admin.PauseSale(ctx, saleID)
 		w.claims.paused(time.Now(), err)
 	case "resume":
-		w.claims.resumes(time.Now())
+		w.claims.resumes()
 		_, err = s.admin.ResumeSale(ctx, saleID)
 	case "restock":
 		var sale api.AdminSale
@@ -295,6 +295,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	case "close":
 		_, err = s.admin.CloseSale(ctx, saleID)
 	case "limit":
+		w.claims.limits(a.N)
 		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{MaxPerBuyer: api.Value(a.N)})
 	default:
 		panic("world: nobody knows how to " + a.Do)

@@ -29,6 +29,7 @@ type claims struct {
 	events   map[int64]string                 // what the feed's reader was given
 	lowest   int64                            // the lowest total that there may have been
 	highest  int64                            // and the highest
+	limit    int64                            // the highest limit per buyer
 	answered int
 	wrong    []string
 
@@ -64,11 +65,12 @@ type (
 	}
 )
 
-func newClaims(total int64) claims {
+func newClaims(p *Plan) claims {
 	return claims{
 		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
 		latest: map[sluice.BuyerID]sluice.OrderID{}, seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
-		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: total, highest: total,
+		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: p.Total, highest: p.Total,
+		limit: p.MaxPerBuyer,
 	}
 }
 
@@ -196,6 +198,13 @@ func (c *claims) restocks(delta int64) {
 	c.lowest += min(delta, 0)
 }
 
+// limits notes a limit per buyer that is about to be asked for.
+func (c *claims) limits(most int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.limit = max(c.limit, most)
+}
+
 // paused notes the answer to a pause, resumes that it may end from now on.
 func (c *claims) paused(at time.Time, err error) {
 	c.mu.Lock()
@@ -205,7 +214,7 @@ func (c *claims) paused(at time.Time, err error) {
 	}
 }
 
-func (c *claims) resumes(time.Time) {
+func (c *claims) resumes() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pausedAt = time.Time{}
@@ -278,6 +287,7 @@ func (w *world) judge(ctx context.Context) []string {
 	w.judgeRepeats()
 	w.judgePromises(orders)
 	w.judgeUnits(orders, &sale)
+	w.judgeOrders(orders)
 	w.judgeFeed(ctx, s, orders)
 	w.judgeWebhook()
 	if report, err := s.admin.Audit(ctx, saleID); err != nil || !report.OK {
@@ -353,23 +363,37 @@ func (w *world) judgePromises(orders map[sluice.OrderID]api.Order) {
 	}
 }
 
-// judgeUnits: what is held is covered (I1), and no buyer has more than they may (I2).
+// judgeUnits: what is held is covered (I1).
 func (w *world) judgeUnits(orders map[sluice.OrderID]api.Order, sale *api.AdminSale) {
-	c := &w.claims
 	var units int64
-	of := map[sluice.BuyerID]int64{}
 	for _, o := range orders {
 		if o.Status.Live() {
 			units += o.Quantity
-			of[o.BuyerID] += o.Quantity
 		}
 	}
 	if units > *sale.Total || units != sale.Taken && sale.ArchivedAt == nil {
-		c.complain("orders hold %d units of %d, the ledger says %d (I1)", units, *sale.Total, sale.Taken)
+		w.claims.complain("orders hold %d units of %d, the ledger says %d (I1)", units, *sale.Total, sale.Taken)
+	}
+}
+
+// judgeOrders: each was accepted in the window by the ledger's clock (I8), no buyer has too many (I3), and none
+// expired before its time.
+func (w *world) judgeOrders(orders map[sluice.OrderID]api.Order) {
+	c := &w.claims
+	of := map[sluice.BuyerID]int64{}
+	for id, o := range orders {
+		of[o.BuyerID]++
+		at := o.AcceptedAt.Sub(w.begins.Truncate(time.Millisecond))
+		if at < opens || w.plan.Closes > 0 && at >= w.plan.Closes {
+			c.complain("%s was accepted at %v, in a sale from %v to %v (I8)", id, at, opens, w.plan.Closes)
+		}
+		if o.Status == sluice.Expired && o.UpdatedAt.Before(o.KeepUntil.Time) {
+			c.complain("%s expired at %v, and is kept until %v", id, o.UpdatedAt, o.KeepUntil)
+		}
 	}
 	for buyer, n := range of {
-		if n > 3 { // what the plan may raise the limit to
-			c.complain("%s holds %d units of at most %d (I3)", buyer, n, 3)
+		if most := w.plan.MaxOrders; most > 0 && n > most {
+			c.complain("%s has %d orders of at most %d (I3)", buyer, n, most)
 		}
 	}
 }
@@ -379,6 +403,7 @@ func (w *world) judgeUnits(orders map[sluice.OrderID]api.Order, sale *api.AdminS
 func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.OrderID]api.Order) {
 	c := &w.claims
 	status := map[sluice.OrderID]sluice.Status{}
+	of := map[sluice.BuyerID]int64{} // units held
 	var seq, held int64
 	after := ""
 	for {
@@ -402,13 +427,14 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 				c.complain("%s: the feed has %s after %q", o.OrderID, o.Status, was)
 			}
 			if o.Status.Live() && was == "" {
-				held += o.Quantity
+				held, of[o.BuyerID] = held+o.Quantity, of[o.BuyerID]+o.Quantity
 			} else if !o.Status.Live() && was.Live() {
-				held -= o.Quantity
+				held, of[o.BuyerID] = held-o.Quantity, of[o.BuyerID]-o.Quantity
 			}
 			status[o.OrderID] = o.Status
-			if held > c.highest && !c.restored { // a recovery stores what has ended without asking the cap
-				c.complain("after event %d the feed has %d units held, of %d at most (I1)", seq, held, c.highest)
+			if (held > c.highest || of[o.BuyerID] > c.limit) && !c.restored { // a recovery stores what has ended, too
+				c.complain("after event %d of the feed %d units are held, of %d at most (I1), and %d by %s, of %d (I3)", seq, held,
+					c.highest, of[o.BuyerID], o.BuyerID, c.limit)
 			}
 		}
 		if after = page.Next; len(page.Events) == 0 {

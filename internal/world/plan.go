@@ -65,7 +65,7 @@ func (a Act) String() string {
 const (
 	opens  = 10 * time.Second // after its beginning
 	busy   = 80 * time.Second // nobody acts after it
-	settle = 3 * time.Minute  // and after that all is at rest
+	settle = 2 * time.Minute  // and after that all is at rest
 )
 
 // NewPlan returns the world of a seed.
@@ -101,6 +101,17 @@ func (p Plan) without(from, to int) Plan {
 
 func (p Plan) only(numbers []int) Plan {
 	p.Acts = slices.DeleteFunc(p.Acts, func(a Act) bool { return !slices.Contains(numbers, a.Number) })
+	return p
+}
+
+// on returns the plan on so many servers.
+func (p Plan) on(servers int) Plan {
+	p.Servers, p.Acts = servers, slices.Clone(p.Acts)
+	for i := range p.Acts {
+		if a := &p.Acts[i]; a.Server >= servers {
+			a.Server %= servers
+		}
+	}
 	return p
 }
 

@@ -30,7 +30,6 @@ type server struct {
 	world  *world
 	n      int
 	engine *engine.Engine
-	store  *store
 	admin  *client.Client
 	dead   atomic.Bool
 	frozen atomic.Pointer[time.Time] // until when
@@ -48,12 +47,13 @@ func (s *server) thawed() {
 func (w *world) start(n int) error {
 	s := &server{world: w, n: n, closed: make(chan struct{})}
 	w.mu.Lock()
-	w.starting = s
+	w.starting[n] = s
 	w.mu.Unlock()
+	url := fmt.Sprint(w.url, "#", n)
 	log := slog.New(slog.NewTextHandler(logTo{w, n}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: noTime}))
 	e, err := engine.Open(context.Background(), engine.Config{
 		DataDir: filepath.Join(w.dir, fmt.Sprint("server-", n)), Node: fmt.Sprint("server-", n),
-		Ledger: w.url, Store: w.url,
+		Ledger: url, Store: url,
 		AdminKey: adminKey, BuyerSecret: buyerSecret, WebhookKey: webhookKey,
 		Reconcile: w.plan.Reconcile, Retention: w.plan.Retention, Log: log,
 	})

@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,7 +53,7 @@ type world struct {
 
 	mu       sync.Mutex
 	servers  []*server
-	starting *server // the server that opens its ports now
+	starting []*server // that open, or have opened, their ports last
 	claims   claims
 	story    []string
 	names    map[string]string // short names of order ids
@@ -64,41 +65,48 @@ type clock struct{ ahead atomic.Int64 }
 
 func (c *clock) now() time.Time { return time.Now().Add(time.Duration(c.ahead.Load())) }
 
-// worlds are those that run, by the number in the URL of their ledger and store.
+// worlds are those that run, by the URL of their ledger and store. A server's URL has its number as well.
 var worlds sync.Map
 
-func init() {
-	find := func(url string) (*world, error) {
-		if w, ok := worlds.Load(url); ok {
-			return w.(*world), nil
-		}
+// opensPorts returns the server whose ports are opened.
+func opensPorts(url string) (*server, error) {
+	name, number, _ := strings.Cut(url, "#")
+	w, ok := worlds.Load(name)
+	n, err := strconv.Atoi(number)
+	if !ok || err != nil {
 		return nil, fmt.Errorf("no such world: %s", url)
 	}
+	of := w.(*world)
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	return of.starting[n], nil
+}
+
+func init() {
 	port.RegisterLedger(port.LedgerDriver{
 		Kind: "world", Schemes: []string{"world"},
 		Open: func(_ context.Context, url string, o port.LedgerOptions) (port.Ledger, error) {
-			w, err := find(url)
+			s, err := opensPorts(url)
 			if err != nil {
 				return nil, err
 			}
 			return &ledger{
-				way: &way{w.starting, "ledger"}, shared: w.shared, name: o.Node, known: map[sluice.SaleID]seen{},
+				way: &way{s, "ledger"}, shared: s.world.shared, name: o.Node, known: map[sluice.SaleID]seen{},
 			}, nil
 		},
 	})
 	port.RegisterStore(port.StoreDriver{
 		Kind: "world", Schemes: []string{"world"},
 		Open: func(ctx context.Context, url string, _ bool) (port.Store, error) {
-			w, err := find(url)
+			s, err := opensPorts(url)
 			if err != nil {
 				return nil, err
 			}
-			s, err := w.openStore(ctx)
+			opened, err := s.world.openStore(ctx)
 			if err != nil {
 				return nil, err
 			}
-			w.starting.store = &store{Store: s, way: &way{w.starting, "store"}}
-			return w.starting.store, nil
+			return &store{Store: opened, way: &way{s, "store"}}, nil
 		},
 	})
 }
@@ -108,8 +116,8 @@ func Run(dir string, p Plan, r *Receiver) Result {
 	w := &world{
 		plan: p, dir: dir, receiver: r, url: "world:" + dir, begins: time.Now(),
 		turns:   newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
-		servers: make([]*server, p.Servers), names: map[string]string{},
-		claims: newClaims(p.Total),
+		servers: make([]*server, p.Servers), starting: make([]*server, p.Servers), names: map[string]string{},
+		claims: newClaims(&p),
 	}
 	w.shared = &shared{clock: new(clock), memo: newMemo()}
 	w.storePath = filepath.Join(dir, "store-0.db")

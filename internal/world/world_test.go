@@ -18,6 +18,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "run the world of this seed alone, and tell its story with -v")
 	acts  = flag.String("acts", "", "only these acts of the seed's plan: their numbers, separated by commas")
+	on    = flag.Int("servers", 0, "on so many servers; 0: as the plan has it")
 	first = flag.Uint64("first", 1, "the first seed")
 	count = flag.Int("worlds", 100, "how many worlds to run")
 	small = flag.Duration("shrink", time.Minute, "how long to make a world smaller that goes wrong")
@@ -29,6 +30,9 @@ func TestWorlds(t *testing.T) {
 		p := NewPlan(*seed)
 		if *acts != "" {
 			p = p.only(numbers(t, *acts))
+		}
+		if *on > 0 {
+			p = p.on(*on)
 		}
 		report(t, p, once(t, p))
 		return
@@ -100,14 +104,19 @@ func report(t *testing.T, p Plan, r Result) {
 		t.Errorf("seed %d: %s", p.Seed, wrong)
 	}
 	if len(r.Wrong) > 0 {
-		t.Logf("again: go test ./internal/world -run Worlds -v -seed %d -acts %s", p.Seed, p.kept())
+		t.Logf("again: go test ./internal/world -run Worlds -v -seed %d -servers %d -acts %s", p.Seed, p.Servers, p.kept())
 	}
 }
 
-// shrunk leaves out acts of a world as long as it stays wrong.
+// shrunk takes servers and acts away from a world as long as it stays wrong.
 func shrunk(t *testing.T, p Plan, patience time.Duration) Plan {
 	t.Helper()
 	end := time.Now().Add(patience)
+	for n := 1; n < p.Servers && time.Now().Before(end); n++ {
+		if fewer := p.on(n); len(once(t, fewer).Wrong) > 0 {
+			p = fewer
+		}
+	}
 	for size := len(p.Acts) / 2; size > 0; size /= 2 {
 		for from := 0; from < len(p.Acts) && time.Now().Before(end); {
 			fewer := p.without(from, min(from+size, len(p.Acts)))
