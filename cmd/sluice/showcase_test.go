@@ -21,7 +21,7 @@ func TestShowcase(t *testing.T) {
 		must.Succeed(t, os.WriteFile(path, picture, 0o600))
 		return path
 	}
-	lamp, teapot := file("lamp"), file("teapot")
+	lamp, teapot, sneaker := file("lamp"), file("teapot"), file("sneaker")
 	shown := func(args ...string) api.AdminSale {
 		t.Helper()
 		return okJSON[api.AdminSale](t, s.env, append([]string{"sale"}, args...)...)
@@ -44,11 +44,15 @@ func TestShowcase(t *testing.T) {
 		t.Errorf("%q: not in the order that was given", got)
 	}
 	for args, want := range map[string]string{
-		"--picture https://cdn.shop.example/x.jpg":                "picture_hosts",
-		"--picture none --picture https://cdn.shop.example/x.jpg": "picture_hosts",
-		"--picture " + filepath.Join(dir, "none.jpg"):             "none.jpg",
-		"--picture showcase_test.go":                              "want JPEG, PNG or WebP",
-		"--description " + strings.Repeat("a", 4001):              "at most 4000 bytes",
+		"--picture https://cdn.shop.example/x.jpg":                           "picture_hosts",
+		"--picture none --picture https://cdn.shop.example/x.jpg":            "picture_hosts",
+		"--picture " + sneaker + " --picture https://cdn.shop.example/x.jpg": "picture_hosts", // neither is added
+		"--picture http://cdn.shop.example/x.jpg":                            "or an https address",
+		"--picture " + lamp + " --picture none":                              "none comes first",
+		strings.Repeat("--picture "+lamp+" ", 9):                             "at most 8",
+		"--picture " + filepath.Join(dir, "none.jpg"):                        "none.jpg",
+		"--picture showcase_test.go":                                         "want JPEG, PNG or WebP",
+		"--description " + strings.Repeat("a", 4001):                         "at most 4000 bytes",
 	} {
 		got := command(t, s.env, append([]string{"sale", "patch", "lamp"}, strings.Fields(args)...)...)
 		if got.code == exitOK || !strings.Contains(got.stderr, want) {
