@@ -162,39 +162,43 @@ func cutOff(file []byte) bool {
 
 // orientation is what the Exif block of a file says, or 0.
 func orientation(file []byte) uint16 {
-	const app1 = 0xFFE1
-	exif := chunk(file, "\x89PNG\r\n\x1a\n", "eXIf", binary.BigEndian, 12, 1)
-	if exif == nil && len(file) > 12 && string(file[8:12]) == "WEBP" {
-		exif = chunk(file, string(file[:12]), "EXIF", binary.LittleEndian, 8, 2)
-	}
+	const app1, mark = 0xFFE1, "Exif\x00\x00"
 	for marker, content := range segments(file) {
-		if bytes.HasPrefix(content, []byte("Exif\x00\x00")) && marker == app1 {
-			exif = content
-			break
+		if exif, ok := bytes.CutPrefix(content, []byte(mark)); ok && marker == app1 {
+			return orientationOf(exif)
 		}
 	}
-	return orientationOf(bytes.TrimPrefix(exif, []byte("Exif\x00\x00")))
+	for name, content := range chunks(file) {
+		if name == "eXIf" || name == "EXIF" {
+			return orientationOf(bytes.TrimPrefix(content, []byte(mark)))
+		}
+	}
+	return 0
 }
 
-// chunk is the content of the first chunk with this name in a PNG or a WebP, nil if there is none. PNG's are
-// a length, a name, the content and a checksum; WebP's a name, a length, and the content up to an even place.
-func chunk(file []byte, head, name string, order binary.ByteOrder, frame, align int) []byte {
-	rest, ok := bytes.CutPrefix(file, []byte(head))
-	for ok && len(rest) >= frame {
-		is, length := rest[:4], uint64(order.Uint32(rest[4:]))
-		if frame == 12 { // PNG
-			is, length = rest[4:8], uint64(order.Uint32(rest))
+// chunks yields those of a PNG: a length, a name, the content and a checksum; and of a WebP: a name, a length,
+// and the content up to an even place.
+func chunks(file []byte) iter.Seq2[string, []byte] {
+	return func(yield func(string, []byte) bool) {
+		rest, png := bytes.CutPrefix(file, []byte("\x89PNG\r\n\x1a\n"))
+		if !png {
+			if len(file) < 12 || string(file[8:12]) != "WEBP" {
+				return
+			}
+			rest = file[12:]
 		}
-		next := uint64(frame) + length + length%uint64(align)
-		switch {
-		case 8+length > uint64(len(rest)):
-			return nil
-		case string(is) == name:
-			return rest[8 : 8+length]
+		for len(rest) >= 8 {
+			name, length := rest[:4], int(binary.LittleEndian.Uint32(rest[4:]))
+			behind := length % 2
+			if png {
+				name, length, behind = rest[4:8], int(binary.BigEndian.Uint32(rest)), 4
+			}
+			if length > len(rest)-8 || !yield(string(name), rest[8:8+length]) {
+				return
+			}
+			rest = rest[min(8+length+behind, len(rest)):]
 		}
-		rest = rest[min(next, uint64(len(rest))):]
 	}
-	return nil
 }
 
 // segments yields those of a JPEG before its pixels. They stand one after the other: a marker of two
