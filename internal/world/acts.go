@@ -298,7 +298,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		w.claims.limits(a.N)
 		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{MaxPerBuyer: api.Value(a.N)})
 	default:
-		panic("world: nobody knows how to " + a.Do)
+		panic("world: no act is called " + a.Do)
 	}
 	w.tell("an operator does %s at server %d: %s %v", a.Do, s.n, said, err)
 }

@@ -38,7 +38,7 @@ type (
 		sale   sluice.SaleID
 	}
 	seen struct{ epoch, received, saw int64 }
-	// entry is an entry of a journal: ids are given anew in each epoch.
+	// entry is an entry of a journal. A ledger may give its id again in another epoch.
 	entry struct {
 		sale sluice.SaleID
 		id   string

@@ -25,7 +25,7 @@ type Plan struct {
 	Acts                          []Act
 }
 
-// Act is one thing that somebody does, or that happens.
+// Act is what a buyer, the shop or an operator does at a moment, or a fault that begins.
 type Act struct {
 	Number int           // in the plan of the seed
 	At     time.Duration // after the world's beginning
@@ -64,7 +64,7 @@ func (a Act) String() string {
 // The times of a world.
 const (
 	opens  = 10 * time.Second // after its beginning
-	busy   = 80 * time.Second // nobody acts after it
+	busy   = 80 * time.Second // buyers, shop and operators act until then
 	settle = 2 * time.Minute  // and after that all is at rest
 )
 

@@ -2,7 +2,6 @@ package world
 
 import (
 	"cmp"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing/synctest"
@@ -10,8 +9,8 @@ import (
 
 // turns lets the goroutines of a world go on one at a time, from one call of a port to the
 // next: all of them run until each waits for a call, for another goroutine or for a time, and
-// then the seed picks whose call is next. So what happens at once is decided by the seed, and
-// not by the runtime.
+// then the seed picks whose call is next. Between two calls the runtime decides: which of the buyers who come
+// at one instant a server queues first, for instance.
 type turns struct {
 	arrive chan *turn
 	over   chan struct{}
@@ -75,5 +74,3 @@ func (t *turns) run() {
 		t.taken++
 	}
 }
-
-func (t *turn) String() string { return fmt.Sprintf("server %d: %s", t.server, t.what) }

@@ -40,17 +40,11 @@ func get[T any](ctx context.Context, y *way, c call, f func() (T, error)) (resul
 		result, err = f()
 		return err
 	})
-	if err != nil && !errors.Is(err, sluice.ErrRefusesWrites) {
-		var none T
-		if y.lost(err) {
-			return none, err
-		}
+	if errors.Is(err, errDead) || errors.Is(err, errCut) { // nothing of the answer arrives
+		result = *new(T)
 	}
 	return result, err
 }
-
-// lost reports whether an error is the world's own, so that nothing of the answer arrives.
-func (y *way) lost(err error) bool { return errors.Is(err, errDead) || errors.Is(err, errCut) }
 
 // do makes a call when it is its turn.
 func (y *way) do(ctx context.Context, c call, f func() error) error {

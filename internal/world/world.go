@@ -43,7 +43,6 @@ type world struct {
 	turns    *turns
 	faults   faults
 	receiver *Receiver
-	hooked   bool // the receiver has a webhook
 	shared   *shared
 
 	storeLives  int
@@ -149,8 +148,9 @@ func (w *world) happens(ctx context.Context) (wrong []string) {
 	if err := w.createSale(ctx); err != nil {
 		return []string{err.Error()}
 	}
-	_, err := w.servers[0].admin.CreateWebhook(ctx, api.CreateWebhook{URL: w.receiver.URL})
-	w.hooked = err == nil
+	if _, err := w.servers[0].admin.CreateWebhook(ctx, api.CreateWebhook{URL: w.receiver.URL}); err != nil {
+		return []string{err.Error()}
+	}
 	over, read := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(read)
