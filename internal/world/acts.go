@@ -16,6 +16,7 @@ import (
 
 // act does what a plan says.
 func (w *world) act(ctx context.Context, a *Act) {
+	w.wait(-1, "act %d", a.Number)
 	switch a.Do {
 	case "claim":
 		w.claim(a)
@@ -53,12 +54,8 @@ func (w *world) act(ctx context.Context, a *Act) {
 		c.ahead.Add(a.N * int64(time.Millisecond))
 		w.tell("the %s's clock steps by %d ms", a.To, a.N)
 	case "ledger copied", "ledger older", "ledger lost":
-		w.turns.wait(-1, a.Do)
 		w.tell("%s: %v", a.Do, w.loseLedger(ctx, a.Do))
 	case "store copied", "store older":
-		if a.Do == "store copied" {
-			w.turns.wait(-1, a.Do)
-		}
 		w.tell("%s: %v", a.Do, w.ageStore(ctx, a.Do))
 	default:
 		w.operate(ctx, a)

@@ -246,6 +246,13 @@ func (c *claims) old() bool {
 	return c.restored
 }
 
+// kept reports whether no order expires yet.
+func (c *claims) kept(now time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.keptUntil.After(now)
+}
+
 func (c *claims) recovered(until time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -63,9 +63,9 @@ func (a Act) String() string {
 
 // The times of a world.
 const (
-	opens  = 10 * time.Second // after its beginning
-	busy   = 80 * time.Second // buyers, shop and operators act until then
-	settle = 2 * time.Minute  // and after that all is at rest
+	opens   = 10 * time.Second // after its beginning
+	busy    = 80 * time.Second // buyers, shop and operators act until then
+	settles = 2 * time.Minute  // and that long after the last fault all is at rest
 )
 
 // NewPlan returns the world of a seed.

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -36,11 +37,12 @@ type server struct {
 	closed chan struct{}
 }
 
-// thawed returns when the server is not frozen any more.
-func (s *server) thawed() {
+// turn returns when the server is not frozen, and it is the turn of one of its goroutines.
+func (s *server) turn(format string, args ...any) {
 	if until := s.frozen.Load(); until != nil {
 		time.Sleep(time.Until(*until))
 	}
+	s.world.wait(s.n, format, args...)
 }
 
 // start opens a server, as the first time or after its death.
@@ -62,7 +64,7 @@ func (w *world) start(n int) error {
 	}
 	s.engine = e
 	s.admin, err = client.New("http://world", client.Options{
-		AdminKey: adminKey, HTTPClient: &http.Client{Transport: inMemory{s}, Timeout: 15 * time.Second},
+		AdminKey: adminKey, HTTPClient: &http.Client{Transport: inMemory{s, "admin"}, Timeout: 15 * time.Second},
 	})
 	w.mu.Lock()
 	w.servers[n] = s
@@ -112,7 +114,10 @@ func (w *world) openStore(ctx context.Context) (*sqlitestore.Store, error) {
 
 // inMemory makes requests to a server without a network. A server that is killed meanwhile
 // gives no answer.
-type inMemory struct{ server *server }
+type inMemory struct {
+	server *server
+	who    string // asks: turns tell requests apart by it
+}
 
 func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.server.dead.Load() {
@@ -121,13 +126,15 @@ func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	// A server's request has its address as the path alone.
 	r = r.Clone(r.Context())
 	r.RequestURI, r.RemoteAddr, r.Host = r.URL.RequestURI(), "192.0.2.1:1234", "world"
-	if r.Body == nil {
-		r.Body = http.NoBody
+	body := []byte{}
+	if r.Body != nil {
+		body, _ = io.ReadAll(r.Body)
 	}
-	m.server.thawed()
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	m.server.turn("%s asks %s %s %s", m.who, r.Method, r.URL.Path, body)
 	answer := httptest.NewRecorder()
 	m.server.engine.Handler().ServeHTTP(answer, r)
-	m.server.thawed()
+	m.server.turn("%s hears of %s %s %s", m.who, r.Method, r.URL.Path, body)
 	if m.server.dead.Load() {
 		return nil, fmt.Errorf("%s %s: connection lost", r.Method, r.URL.Path)
 	}
@@ -150,7 +157,7 @@ func (w *world) ask(s *server, method, path string, buyer sluice.BuyerID, key, b
 	if key != "" {
 		request.Header.Set("Idempotency-Key", key)
 	}
-	response, err := inMemory{s}.RoundTrip(request)
+	response, err := inMemory{s, fmt.Sprint(buyer, " ", key)}.RoundTrip(request)
 	if err != nil {
 		return 0, ""
 	}

@@ -2,36 +2,42 @@ package world
 
 import (
 	"cmp"
+	"encoding/binary"
+	"hash/fnv"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing/synctest"
+	"time"
 )
 
-// turns lets the goroutines of a world go on one at a time, from one call of a port to the
-// next: all of them run until each waits for a call, for another goroutine or for a time, and
-// then the seed picks whose call is next. Between two calls the runtime decides: which of the buyers who come
-// at one instant a server queues first, for instance.
+// turns lets the goroutines of a world go on one at a time, from one request or call of a port to the
+// next: all of them run until each waits for its turn, for another goroutine or for a time, and
+// then the seed picks whose turn it is. It picks by the moment and by who waits, not by what it
+// picked before: where a story is told a little differently, the rest of it stays the same.
 type turns struct {
+	seed   uint64
 	arrive chan *turn
 	over   chan struct{}
-	random *rand.Rand
 	taken  int
+
+	now   int64             // the moment of the last turn
+	often map[uint64]uint64 // how many turns each had at that moment
 }
 
-// turn is a call that waits.
+// turn is a goroutine that waits.
 type turn struct {
-	server int
-	what   string
-	next   chan struct{}
+	who  uint64 // from which server, to do what, where in the program
+	next chan struct{}
 }
 
-func newTurns(random *rand.Rand) *turns {
-	return &turns{arrive: make(chan *turn, 1<<10), over: make(chan struct{}), random: random}
+func newTurns(seed uint64) *turns {
+	return &turns{seed: seed, arrive: make(chan *turn, 1<<10), over: make(chan struct{}), often: map[uint64]uint64{}}
 }
 
-// wait returns when it is this call's turn.
+// wait returns when it is this goroutine's turn.
 func (t *turns) wait(server int, what string) {
-	own := &turn{server, what, make(chan struct{})}
+	own := &turn{who(server, what), make(chan struct{})}
 	select {
 	case t.arrive <- own:
 	case <-t.over:
@@ -43,7 +49,20 @@ func (t *turns) wait(server int, what string) {
 	}
 }
 
-// run picks calls until the world is over.
+// who tells those that wait apart, in every run of a program in the same way.
+func who(server int, what string) uint64 {
+	var callers [32]uintptr
+	places := callers[:runtime.Callers(2, callers[:])]
+	told := binary.LittleEndian.AppendUint64([]byte(what), uint64(server))
+	for _, place := range places {
+		told = binary.LittleEndian.AppendUint64(told, uint64(place))
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(told)
+	return h.Sum64()
+}
+
+// run gives turns until the world is over.
 func (t *turns) run() {
 	var waiting []*turn
 	for {
@@ -64,13 +83,23 @@ func (t *turns) run() {
 				arrived = false
 			}
 		}
-		// Goroutines that a moment wakes come here in any order.
-		slices.SortStableFunc(waiting, func(a, b *turn) int {
-			return cmp.Or(cmp.Compare(a.server, b.server), cmp.Compare(a.what, b.what))
-		})
-		n := t.random.IntN(len(waiting))
-		close(waiting[n].next)
-		waiting = slices.Delete(waiting, n, n+1)
-		t.taken++
+		next := t.pick(waiting)
+		close(next.next)
+		waiting = slices.DeleteFunc(waiting, func(one *turn) bool { return one == next })
 	}
+}
+
+// pick returns who is next of those that wait.
+func (t *turns) pick(waiting []*turn) *turn {
+	if now := time.Now().UnixNano(); now != t.now {
+		t.now = now
+		clear(t.often)
+	}
+	rank := func(one *turn) uint64 {
+		return rand.NewPCG(t.seed^one.who, uint64(t.now)+t.often[one.who]).Uint64()
+	}
+	next := slices.MinFunc(waiting, func(a, b *turn) int { return cmp.Compare(rank(a), rank(b)) })
+	t.often[next.who]++
+	t.taken++
+	return next
 }

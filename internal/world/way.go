@@ -52,8 +52,7 @@ func (y *way) do(ctx context.Context, c call, f func() error) error {
 	if s.dead.Load() {
 		return errDead
 	}
-	s.world.turns.wait(s.n, y.to+" "+c.op+" "+string(c.sale))
-	s.thawed()
+	s.turn("%s %s %s", y.to, c.op, c.sale)
 	if s.dead.Load() {
 		return errDead
 	}
@@ -64,6 +63,7 @@ func (y *way) do(ctx context.Context, c call, f func() error) error {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", errCut, ctx.Err())
 		}
+		s.turn("%s %s %s", y.to, c.op, c.sale)
 	}
 	switch {
 	case met.refused != nil:
@@ -82,6 +82,7 @@ func (y *way) do(ctx context.Context, c call, f func() error) error {
 	}
 	if met.late > 0 {
 		time.Sleep(met.late)
+		s.turn("%s %s %s", y.to, c.op, c.sale)
 	}
 	switch {
 	case s.dead.Load():

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -114,7 +113,7 @@ func init() {
 func Run(dir string, p Plan, r *Receiver) Result {
 	w := &world{
 		plan: p, dir: dir, receiver: r, url: "world:" + dir, begins: time.Now(),
-		turns:   newTurns(rand.New(rand.NewPCG(p.Seed, 1))),
+		turns:   newTurns(p.Seed),
 		servers: make([]*server, p.Servers), starting: make([]*server, p.Servers), names: map[string]string{},
 		claims: newClaims(&p),
 	}
@@ -181,7 +180,53 @@ func (w *world) rest(ctx context.Context) {
 		time.Sleep(5 * time.Second)
 		w.recover(ctx, 0)
 	}
-	time.Sleep(settle)
+	w.settle(ctx)
+}
+
+// settle waits until nothing has moved for a while. It takes no longer than it may: this judges liveness.
+func (w *world) settle(ctx context.Context) {
+	latest := time.Now().Add(settles)
+	what := "something moves"
+	for quiet := 0; quiet < 2; quiet++ {
+		if what = w.moves(ctx); what != "" {
+			quiet = -1
+		}
+		if time.Now().After(latest) {
+			break
+		}
+		time.Sleep(3 * time.Second)
+	}
+	if what != "" {
+		w.claims.complain("%v after the last fault %s", settles, what)
+	}
+}
+
+// moves says what is not at rest.
+func (w *world) moves(ctx context.Context) string {
+	s := w.live(0)
+	if s == nil {
+		return "no server lives"
+	}
+	sale, err := s.admin.AdminSale(ctx, saleID)
+	switch archived := sale.ArchivedAt != nil; { // the ledger has forgotten it
+	case err != nil:
+		return err.Error()
+	case !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
+		sale.State == sluice.StateUnavailable):
+		return fmt.Sprintf("the sale is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store", sale.State,
+			sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken)
+	}
+	if !w.claims.kept(w.storeClock.now()) {
+		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: saleID, Status: sluice.Pending, Limit: 1})
+		if err != nil || len(pending.Orders) > 0 {
+			return fmt.Sprintf("orders are pending: %v, %v", pending.Orders, err)
+		}
+	}
+	hooks, err := s.admin.Webhooks(ctx)
+	if err != nil || hooks[0].Behind+hooks[0].Pending > 0 {
+		return fmt.Sprintf("the webhook has not delivered: %+v, %v", hooks, err)
+	}
+	return ""
 }
 
 // stop closes all servers.
@@ -228,14 +273,24 @@ func (w *world) steady() bool { return w.shared.clock.ahead.Load() == 0 }
 // tell adds a line to the story.
 func (w *world) tell(format string, args ...any) {
 	line := fmt.Sprintf("%9.3fs  ", time.Since(w.begins).Seconds()) + fmt.Sprintf(format, args...)
+	line = w.shorten(line)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.story = append(w.story, w.shorten(line))
+	w.story = append(w.story, line)
 }
 
-// shorten gives the order ids in a line short names, in the order in which they appear.
+// wait returns when it is the turn of what comes from a server, or of an act.
+func (w *world) wait(server int, format string, args ...any) {
+	w.turns.wait(server, w.shorten(fmt.Sprintf(format, args...)))
+}
+
+// shorten gives the order ids in a line short names, in the order in which they appear, and leaves out the
+// world's folder.
 func (w *world) shorten(line string) string {
 	const prefix = string(saleID) + "."
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	line = strings.ReplaceAll(line, w.dir, "")
 	from := 0
 	for {
 		at := strings.Index(line[from:], prefix)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 )
@@ -34,6 +35,7 @@ func TestWorlds(t *testing.T) {
 		if *on > 0 {
 			p = p.on(*on)
 		}
+		cryptotest.SetGlobalRandom(t, *seed)
 		report(t, p, once(t, p))
 		return
 	}
