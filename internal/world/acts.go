@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -20,16 +21,18 @@ func (w *world) act(ctx context.Context, a *Act) {
 	switch a.Do {
 	case "claim":
 		w.claim(a)
+	case "watch":
+		w.watch(a)
 	case "pay", "cancel", "reject", "refund", "extend":
-		if order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))); order != "" {
+		if order := w.claims.last(a); order != "" {
 			w.settleOrder(ctx, a, order)
 		}
 	case "buyer cancels", "buyer looks":
-		if order := w.claims.last(sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))); order != "" {
+		if order := w.claims.last(a); order != "" {
 			w.look(a, order)
 		}
 	case "recover":
-		w.recover(ctx, a.Server)
+		w.recover(ctx, a)
 	case "kill before", "kill after", "cut", "twice", "late", "unstorable":
 		f := fault{kind: a.Do, server: a.Server, to: a.To, op: a.Op, skip: a.Skip, count: max(a.N, 1)}
 		w.tell("%s from now on: %+v", a.Do, f)
@@ -55,12 +58,20 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("the %s's clock steps by %d ms", a.To, a.N)
 	case "ledger copied", "ledger older", "ledger lost":
 		w.tell("%s: %v", a.Do, w.loseLedger(ctx, a.Do))
+	case "ledger lost a sale":
+		w.tell("%s, %s: %v", a.Do, w.id(a), w.loseSale(ctx, a.Sale))
 	case "store copied", "store older":
 		w.tell("%s: %v", a.Do, w.ageStore(ctx, a.Do))
 	default:
 		w.operate(ctx, a)
 	}
 }
+
+// id returns the sale of an act.
+func (w *world) id(a *Act) sluice.SaleID { return w.plan.Sales[a.Sale].ID }
+
+// buyer returns the buyer of an act.
+func (a *Act) buyer() sluice.BuyerID { return sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer)) }
 
 // restart starts a server that is dead.
 func (w *world) restart(n int) {
@@ -99,11 +110,30 @@ func (w *world) loseLedger(ctx context.Context, how string) error {
 	} else {
 		l.memo = newMemo()
 	}
-	w.claims.forget(how == "ledger lost")
+	w.claims.forget(how == "ledger lost", -1)
 	if err := l.open(ctx, w.dir); err != nil {
 		return err
 	}
 	return old.Close()
+}
+
+// loseSale takes one sale out of the ledger.
+func (w *world) loseSale(ctx context.Context, sale int) error {
+	l := w.shared
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	id := w.plan.Sales[sale].ID
+	readings, err := l.inner.Read(ctx, []sluice.SaleID{id})
+	if err != nil {
+		return err
+	}
+	for told := range l.memo.told {
+		if told.sale == id {
+			delete(l.memo.told, told)
+		}
+	}
+	w.claims.forget(true, sale)
+	return l.inner.Drop(ctx, id, readings[0].Epoch)
 }
 
 // ageStore copies the store, or restores that copy as a person should: while all servers are stopped.
@@ -134,27 +164,29 @@ func (w *world) ageStore(ctx context.Context, how string) error {
 
 // recover recovers the sale, if its store is older than its ledger, and has the shop send again what the
 // store may have forgotten of payments.
-func (w *world) recover(ctx context.Context, server int) {
-	s := w.live(server)
+func (w *world) recover(ctx context.Context, a *Act) {
+	s := w.live(a.Server)
 	if s == nil {
 		return
 	}
-	r, err := s.admin.RecoverSale(ctx, saleID, true)
-	w.tell("an operator recovers the sale at server %d: %q, applied %v, %v", s.n, r.Why, r.Applied, err)
+	r, err := s.admin.RecoverSale(ctx, w.id(a), true)
+	w.tell("an operator recovers %s at server %d: %q, applied %v, %v", w.id(a), s.n, r.Why, r.Applied, err)
 	if err == nil && r.Applied {
-		w.claims.recovered(r.NoExpiryBefore)
+		w.claims.recovered(a.Sale, r.NoExpiryBefore)
 	}
 	if !w.claims.old() {
 		return
 	}
 	for _, order := range w.claims.payments() {
-		w.settleOrder(ctx, &Act{Do: "pay", Server: server}, order)
+		if saleOf(order) == w.id(a) {
+			w.settleOrder(ctx, &Act{Do: "pay", Server: a.Server}, order)
+		}
 	}
 }
 
 // claim claims as a buyer does, until there is an answer.
 func (w *world) claim(a *Act) {
-	name := sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer))
+	name := a.buyer()
 	key := fmt.Sprint("attempt-", a.Key)
 	body := fmt.Sprintf(`{"quantity":%d}`, a.N)
 	for try := range 6 {
@@ -165,16 +197,16 @@ func (w *world) claim(a *Act) {
 		}
 		asked := time.Now()
 		w.claims.asks(name, a)
-		status, reply := w.ask(s, http.MethodPost, "/v1/sales/"+string(saleID)+"/orders", name, key, body)
+		status, reply := w.ask(s, http.MethodPost, "/v1/sales/"+string(w.id(a))+"/orders", name, key, body)
 		var said struct {
 			OrderID sluice.OrderID `json:"order_id"`
 			Code    string         `json:"code"`
 		}
 		_ = json.Unmarshal([]byte(reply), &said)
-		w.tell("buyer %d asks server %d for %d with key %d: %d %s%s", a.Buyer, s.n, a.N, a.Key, status, said.Code,
-			said.OrderID)
+		w.tell("buyer %d asks server %d for %d %s with key %d: %d %s%s", a.Buyer, s.n, a.N, w.id(a), a.Key, status,
+			said.Code, said.OrderID)
 		w.claims.answer(&answer{name, a, s, asked, status, said.Code, said.OrderID})
-		if status == 202 || status == 409 || status == 422 || status == 403 {
+		if status == 202 || refused(status) {
 			return
 		}
 		time.Sleep(time.Duration(200<<try) * time.Millisecond)
@@ -191,16 +223,41 @@ func (w *world) look(a *Act, order sluice.OrderID) {
 	if a.Do == "buyer cancels" {
 		method, path = http.MethodPost, path+"/cancel"
 	}
-	status, reply := w.ask(s, method, path, sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer)), "", "")
+	status, reply := w.ask(s, method, path, a.buyer(), "", "")
 	var said struct {
 		Status sluice.Status `json:"status"`
 		Code   string        `json:"code"`
 	}
 	_ = json.Unmarshal([]byte(reply), &said)
 	w.tell("%s %d at server %d: %s is %d %s%s", a.Do, a.Buyer, s.n, order, status, said.Status, said.Code)
-	if w.claims.saw(order, status, said.Status); status == http.StatusOK && a.Do == "buyer cancels" {
+	if w.claims.saw(a.buyer(), order, status, said.Status); status == http.StatusOK && a.Do == "buyer cancels" {
 		w.claims.settled(order, "cancel", "", said.Status)
 	}
+}
+
+// watch has somebody watch a sale for a while.
+func (w *world) watch(a *Act) {
+	s := w.live(a.Server)
+	if s == nil {
+		return
+	}
+	_, reply := w.ask(s, http.MethodGet, "/v1/sales/"+string(w.id(a))+"/events", "watcher", "", "")
+	messages := 0
+	for line := range strings.Lines(reply) {
+		data, is := strings.CutPrefix(line, "data: ")
+		var sale api.Sale
+		if !is || json.Unmarshal([]byte(data), &sale) != nil || sale.Available == nil {
+			continue
+		}
+		messages++
+		w.claims.about(a.Sale, func(of *bounds) {
+			if *sale.Available < 0 || *sale.Available > of.highest {
+				w.claims.wrong = append(w.claims.wrong, fmt.Sprintf("a stream says that %d of at most %d units are available",
+					*sale.Available, of.highest))
+			}
+		})
+	}
+	w.tell("somebody has watched %s at server %d: %d messages", w.id(a), s.n, messages)
 }
 
 // settleOrder does something about an order.
@@ -230,7 +287,7 @@ func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
 		case "refund":
 			got, err = s.admin.RefundOrder(ctx, order)
 		case "extend":
-			got, err = s.admin.ExtendOrder(ctx, order, time.Now().Add(w.plan.Window))
+			got, err = s.admin.ExtendOrder(ctx, order, time.Now().Add(w.plan.Sales[a.Sale].Window))
 		}
 		w.tell("the shop would %s %s at server %d: %s %v", a.Do, order, s.n, got.Status, err)
 		if err == nil {
@@ -257,23 +314,42 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	}
 	var err error
 	said := ""
+	id := w.id(a)
+	about := func(note func(*bounds)) { w.claims.about(a.Sale, note) }
 	switch a.Do {
+	case "create":
+		about(func(of *bounds) { of.opens = of.first })
+		err = w.createSale(ctx, s, a.Sale)
+	case "delete":
+		about(func(of *bounds) { of.deleted = true })
+		_, err = s.admin.DeleteSale(ctx, id)
+	case "postpone":
+		at := w.plan.Sales[a.Sale].Opens + time.Duration(a.N)*time.Second
+		about(func(of *bounds) { of.late = max(of.late, at) })
+		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{OpensAt: api.Some(api.At(w.begins.Add(at)))})
+		if said = fmt.Sprint("to ", at); err == nil {
+			about(func(of *bounds) { of.opens = at })
+		}
 	case "pause":
-		_, err = s.admin.PauseSale(ctx, saleID)
-		w.claims.paused(time.Now(), err)
+		_, err = s.admin.PauseSale(ctx, id)
+		about(func(of *bounds) {
+			if err == nil {
+				of.pausedAt = time.Now()
+			}
+		})
 	case "resume":
-		w.claims.resumes()
-		_, err = s.admin.ResumeSale(ctx, saleID)
+		about(func(of *bounds) { of.pausedAt = time.Time{} })
+		_, err = s.admin.ResumeSale(ctx, id)
 	case "restock":
 		var sale api.AdminSale
-		w.claims.restocks(a.N)
-		sale, err = s.admin.RestockSale(ctx, saleID, fmt.Sprint("restock-", a.At), a.N)
+		about(func(of *bounds) { of.highest, of.lowest = of.highest+max(a.N, 0), of.lowest+min(a.N, 0) })
+		sale, err = s.admin.RestockSale(ctx, id, fmt.Sprint("restock-", a.Number), a.N)
 		if err == nil {
 			said = fmt.Sprintf("by %d to %d", a.N, *sale.Total)
 		}
 	case "audit":
 		var report sluice.AuditReport
-		if report, err = s.admin.Audit(ctx, saleID); err == nil {
+		if report, err = s.admin.Audit(ctx, id); err == nil {
 			said = fmt.Sprint("ok ", report.OK)
 			if report.Violated() && !w.claims.old() { // what an older copy lacks, it is right to miss
 				w.claims.complain("an audit while selling: %+v", report.Checks)
@@ -281,21 +357,26 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		}
 	case "reconcile":
 		var report api.ReconcileReport
-		report, err = s.admin.ReconcileSale(ctx, saleID, true)
+		report, err = s.admin.ReconcileSale(ctx, id, true)
 		said = report.Skipped
 	case "rate":
 		var rules api.PatchRules
 		rules.AdmissionRatio = api.Value(float64(1 + a.N))
-		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{PatchRules: rules})
+		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{PatchRules: rules})
 	case "title":
-		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{Title: api.Some(fmt.Sprint("phone ", a.N))})
+		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{Title: api.Some(fmt.Sprint("Title ", a.N))})
 	case "close":
-		_, err = s.admin.CloseSale(ctx, saleID)
+		_, err = s.admin.CloseSale(ctx, id)
 	case "limit":
-		w.claims.limits(a.N)
-		_, err = s.admin.PatchSale(ctx, saleID, api.PatchSale{MaxPerBuyer: api.Value(a.N)})
+		about(func(of *bounds) { of.limit = max(of.limit, a.N) })
+		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{MaxPerBuyer: api.Value(a.N)})
+	case "erase":
+		w.claims.estranges(a.buyer())
+		var erased sluice.Erased
+		erased, err = s.admin.EraseBuyer(ctx, a.buyer())
+		said = fmt.Sprintf("buyer %d: %+v", a.Buyer, erased)
 	default:
 		panic("world: no act is called " + a.Do)
 	}
-	w.tell("an operator does %s at server %d: %s %v", a.Do, s.n, said, err)
+	w.tell("an operator does %s of %s at server %d: %s %v", a.Do, id, s.n, said, err)
 }

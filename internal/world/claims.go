@@ -15,28 +15,37 @@ import (
 type claims struct {
 	mu       sync.Mutex
 	promised map[attempt]promise
-	asked    map[attempt]int64 // units that the attempts so far asked for at most
-	tries    map[attempt]int   // how often each was made
-	latest   map[sluice.BuyerID]sluice.OrderID
+	asked    map[attempt]int64                // units that the attempts so far asked for at most
+	tries    map[attempt]int                  // how often each was made
+	latest   map[attempt]sluice.OrderID       // of a buyer in a sale: the attempt has no key
+	strange  map[sluice.BuyerID]bool          // who may have been erased, and is a stranger since
 	paid     map[sluice.OrderID]string        // the payments that were answered with success
 	over     map[sluice.OrderID]sluice.Status // endings that were
 	seen     map[sluice.OrderID]sluice.Status // as buyers saw them last
 	events   map[int64]string                 // what the feed's reader was given
-	lowest   int64                            // the lowest total that there may have been
-	highest  int64                            // and the highest
-	limit    int64                            // the highest limit per buyer
+	of       []bounds                         // by sale
 	answered int
 	wrong    []string
 
-	pausedAt  time.Time // since when a pause is known to be in force; zero: it is not
-	marked    time.Time // when the ledger was copied
-	losses    []loss
-	restored  bool      // the store became an older copy of itself
-	keptUntil time.Time // no order expires before
+	marked   time.Time // when the ledger was copied
+	losses   []loss
+	restored bool // the store became an older copy of itself
+}
+
+// bounds are what may hold of a sale, by what was asked for.
+type bounds struct {
+	lowest, highest int64         // total
+	limit           int64         // the highest per buyer
+	first           time.Duration // the opening of the plan, after the world's beginning
+	opens, late     time.Duration // the opening, and the latest that was asked for
+	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
+	keptUntil       time.Time     // no order expires before
+	deleted         bool
 }
 
 type (
 	attempt struct {
+		sale  int
 		buyer sluice.BuyerID
 		key   int
 	}
@@ -47,7 +56,10 @@ type (
 		at       time.Time
 	}
 	// loss is a time of which a ledger has forgotten what it accepted.
-	loss struct{ from, to time.Time }
+	loss struct {
+		from, to time.Time
+		sale     int // -1: of all
+	}
 	// answer is what a buyer was told.
 	answer struct {
 		buyer  sluice.BuyerID
@@ -60,13 +72,17 @@ type (
 	}
 )
 
-func newClaims(p *Plan) claims {
-	return claims{
+func newClaims(p *Plan) *claims {
+	c := &claims{
 		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
-		latest: map[sluice.BuyerID]sluice.OrderID{}, seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
-		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{}, lowest: p.Total, highest: p.Total,
-		limit: p.MaxPerBuyer,
+		latest: map[attempt]sluice.OrderID{}, strange: map[sluice.BuyerID]bool{},
+		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{},
+		seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
 	}
+	for _, t := range p.Sales {
+		c.of = append(c.of, bounds{lowest: t.Total, highest: t.Total, limit: t.MaxPerBuyer, first: t.Opens, opens: t.Opens, late: t.Opens})
+	}
+	return c
 }
 
 // complain notes what is wrong.
@@ -80,7 +96,7 @@ func (c *claims) complain(format string, args ...any) {
 func (c *claims) asks(buyer sluice.BuyerID, a *Act) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	try := attempt{buyer, a.Key}
+	try := attempt{a.Sale, buyer, a.Key}
 	c.asked[try] = max(c.asked[try], a.N)
 	c.tries[try]++
 }
@@ -92,32 +108,35 @@ func (c *claims) answer(a *answer) {
 	if a.status != 0 {
 		c.answered++
 	}
-	try := attempt{a.buyer, a.act.Key}
+	of := &c.of[a.act.Sale]
+	try := attempt{a.act.Sale, a.buyer, a.act.Key}
 	before, known := c.promised[try]
+	known = known && !c.strange[a.buyer] && !c.excused(try, &before)
 	wrong := func(format string, args ...any) { c.wrong = append(c.wrong, fmt.Sprintf(format, args...)) }
-	switch {
+	if a.status == 202 {
+		c.latest[attempt{sale: try.sale, buyer: try.buyer}] = a.order
+	}
+	switch since := a.asked.Sub(a.server.world.begins); {
 	case a.status == 202 && !known:
 		c.promised[try] = promise{a.order, a.act.N, a.server, time.Now()}
-		c.latest[a.buyer] = a.order
-	case a.status == 202 && (before.order != a.order || before.quantity != a.act.N) && !c.excused(&before):
+	case a.status == 202 && (before.order != a.order || before.quantity != a.act.N):
 		wrong("%v was promised %s for %d, and now %s for %d (I4)", try, before.order, before.quantity, a.order, a.act.N)
-	case a.status == 202:
-		c.latest[a.buyer] = a.order
-	case known && before.quantity == a.act.N && refused(a.status) && !c.excused(&before):
+	case known && before.quantity == a.act.N && refused(a.status):
 		wrong("%v was promised %s, and its repeat gets %d %s (I4)", try, before.order, a.status, a.code)
 	case a.code == sluice.SoldOut.String():
 		var units int64 // that may have been accepted
-		for _, n := range c.asked {
-			units += n
+		for other, n := range c.asked {
+			if other.sale == try.sale && other != try {
+				units += n
+			}
 		}
-		if units-c.asked[try] < c.lowest {
-			wrong("%v hears sold_out, and at most %d units of %d can have been accepted (I7)", try, units, c.lowest)
+		if units < of.lowest {
+			wrong("%v hears sold_out, and others can have %d units of %d at most (I7)", try, units, of.lowest)
 		}
-	case a.code == sluice.NotOpen.String() && a.asked.Sub(a.server.world.begins) > opens+5*time.Second &&
-		a.server.world.steady():
-		wrong("%v hears not_open %v after the opening (I8)", try, a.asked.Sub(a.server.world.begins)-opens)
+	case a.code == sluice.NotOpen.String() && since > of.late+5*time.Second && a.server.world.steady():
+		wrong("%v hears not_open %v after the opening (I8)", try, since-of.late)
 	}
-	if a.status == 202 && c.tries[try] == 1 && !c.pausedAt.IsZero() && a.asked.After(c.pausedAt) {
+	if a.status == 202 && c.tries[try] == 1 && !of.pausedAt.IsZero() && a.asked.After(of.pausedAt) {
 		wrong("%v is accepted while the sale is paused (I8)", try)
 	}
 }
@@ -129,16 +148,16 @@ func refused(status int) bool {
 }
 
 // excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died.
-func (c *claims) excused(p *promise) bool {
+func (c *claims) excused(try attempt, p *promise) bool {
 	return p.server.dead.Load() && slices.ContainsFunc(c.losses, func(l loss) bool {
-		return !p.at.Before(l.from) && !p.at.After(l.to)
+		return (l.sale == -1 || l.sale == try.sale) && !p.at.Before(l.from) && !p.at.After(l.to)
 	})
 }
 
-func (c *claims) last(buyer sluice.BuyerID) sluice.OrderID {
+func (c *claims) last(a *Act) sluice.OrderID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.latest[buyer]
+	return c.latest[attempt{sale: a.Sale, buyer: a.buyer()}]
 }
 
 // settled notes what the shop was told.
@@ -161,12 +180,12 @@ func (c *claims) payment(order sluice.OrderID) string {
 }
 
 // saw notes how a buyer's order looks to them: nothing is undone (I3).
-func (c *claims) saw(order sluice.OrderID, status int, is sluice.Status) {
+func (c *claims) saw(buyer sluice.BuyerID, order sluice.OrderID, status int, is sluice.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	was := c.seen[order]
 	switch {
-	case c.restored:
+	case c.restored, c.strange[buyer]:
 	case status == http.StatusNotFound && len(c.losses) == 0:
 		c.wrong = append(c.wrong, fmt.Sprintf("%s was promised, and its buyer does not find it (I4)", order))
 	case status != http.StatusOK:
@@ -185,34 +204,18 @@ func (c *claims) payments() []sluice.OrderID {
 	return slices.Sorted(maps.Keys(c.paid))
 }
 
-// restocks notes a change of the total that is about to be asked for.
-func (c *claims) restocks(delta int64) {
+// about notes what is about to be asked for, or what it did, of a sale.
+func (c *claims) about(sale int, note func(*bounds)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.highest += max(delta, 0)
-	c.lowest += min(delta, 0)
+	note(&c.of[sale])
 }
 
-// limits notes a limit per buyer that is about to be asked for.
-func (c *claims) limits(most int64) {
+// estranges notes that a buyer is about to be erased.
+func (c *claims) estranges(buyer sluice.BuyerID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.limit = max(c.limit, most)
-}
-
-// paused notes the answer to a pause, resumes that it may end from now on.
-func (c *claims) paused(at time.Time, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if err == nil {
-		c.pausedAt = at
-	}
-}
-
-func (c *claims) resumes() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pausedAt = time.Time{}
+	c.strange[buyer] = true
 }
 
 // mark notes that the ledger is copied, forget that it becomes that copy, or an empty one.
@@ -222,22 +225,24 @@ func (c *claims) mark() {
 	c.marked = time.Now()
 }
 
-func (c *claims) forget(all bool) {
+func (c *claims) forget(all bool, sale int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	l := loss{c.marked, time.Now()}
+	l := loss{c.marked, time.Now(), sale}
 	if all {
 		l.from = time.Time{}
 	}
 	c.losses = append(c.losses, l)
 }
 
-// restore notes that the store becomes an older copy, recovered that a person has recovered the sale.
+// restore notes that the store becomes an older copy, recovered that a person has recovered a sale.
 func (c *claims) restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.restored = true
-	c.pausedAt = time.Time{}
+	for n := range c.of {
+		c.of[n].pausedAt, c.of[n].opens = time.Time{}, c.of[n].first
+	}
 }
 
 func (c *claims) old() bool {
@@ -246,16 +251,18 @@ func (c *claims) old() bool {
 	return c.restored
 }
 
-// kept reports whether no order expires yet.
-func (c *claims) kept(now time.Time) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.keptUntil.After(now)
+func (c *claims) recovered(sale int, until time.Time) {
+	c.about(sale, func(of *bounds) { of.keptUntil, of.pausedAt = until, time.Time{} })
 }
 
-func (c *claims) recovered(until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.keptUntil = until
-	c.pausedAt = time.Time{}
+// mayLack reports whether a sale may be gone.
+func (c *claims) mayLack(sale int) (may bool) {
+	c.about(sale, func(of *bounds) { may = of.deleted })
+	return may
+}
+
+// kept reports whether no order of a sale expires yet.
+func (c *claims) kept(sale int, now time.Time) (kept bool) {
+	c.about(sale, func(of *bounds) { kept = of.keptUntil.After(now) })
+	return kept
 }

@@ -3,9 +3,7 @@ package world
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,89 +11,115 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 )
 
 // judge compares what is at rest with what clients were told.
 func (w *world) judge(ctx context.Context) []string {
-	c := &w.claims
+	c := w.claims
 	s := w.live(0)
 	if s == nil {
 		return append(c.wrong, "no server lives")
 	}
-	w.judgeSelling(ctx, s)
-	sale, err := s.admin.AdminSale(ctx, saleID)
-	if err != nil {
-		return append(c.wrong, fmt.Sprintf("the sale at rest: %v", err))
-	}
 	orders := map[sluice.OrderID]api.Order{}
-	for order, err := range s.admin.AllAdminOrders(ctx, sluice.OrderFilter{Sale: saleID}) {
-		if err != nil {
-			c.complain("the orders at rest: %v", err)
-			break
-		}
-		orders[order.OrderID] = order
+	for n := range w.plan.Sales {
+		w.judgeSelling(ctx, s, n)
 	}
 	w.judgeRepeats()
+	w.settle(ctx)
+	for n := range w.plan.Sales {
+		w.judgeSale(ctx, s, n, orders)
+	}
 	w.judgePromises(orders)
-	w.judgeUnits(orders, &sale)
 	w.judgeOrders(orders)
 	w.judgeFeed(ctx, s, orders)
-	w.judgeWebhook()
-	if report, err := s.admin.Audit(ctx, saleID); err != nil || !report.OK {
-		c.complain("the audit at rest: %+v, %v", report.Checks, err)
-	}
+	w.judgeWebhook(ctx, s)
 	if ready, err := s.admin.Ready(ctx); err != nil {
 		c.complain("readiness at rest: %+v, %v", ready, err)
 	}
 	return c.wrong
 }
 
+// judgeSale judges one sale, and collects its orders: what they hold is covered (I1), and the audit has nothing to
+// say.
+func (w *world) judgeSale(ctx context.Context, s *server, n int, orders map[sluice.OrderID]api.Order) {
+	c := w.claims
+	id := w.plan.Sales[n].ID
+	sale, err := s.admin.AdminSale(ctx, id)
+	if err != nil {
+		if client.CodeOf(err) != sluice.SaleNotFound.String() || !c.mayLack(n) {
+			c.complain("%s at rest: %v", id, err)
+		}
+		return
+	}
+	var units int64
+	for order, err := range s.admin.AllAdminOrders(ctx, sluice.OrderFilter{Sale: id}) {
+		if err != nil {
+			c.complain("the orders of %s at rest: %v", id, err)
+			break
+		}
+		if orders[order.OrderID] = order; order.Status.Live() {
+			units += order.Quantity
+		}
+	}
+	if units > *sale.Total || units != sale.Taken && sale.ArchivedAt == nil {
+		c.complain("orders hold %d units of %d of %s, the ledger says %d (I1)", units, *sale.Total, id, sale.Taken)
+	}
+	if report, err := s.admin.Audit(ctx, id); err != nil || !report.OK {
+		c.complain("the audit of %s at rest: %+v, %v", id, report.Checks, err)
+	}
+}
+
 // judgeSelling: what is left at rest can be bought (I7).
-func (w *world) judgeSelling(ctx context.Context, s *server) {
-	sale, err := s.admin.AdminSale(ctx, saleID)
+func (w *world) judgeSelling(ctx context.Context, s *server, n int) {
+	id := w.plan.Sales[n].ID
+	sale, err := s.admin.AdminSale(ctx, id)
 	if err != nil || sale.State != sluice.StateOpen || sale.Available == nil || *sale.Available == 0 {
 		return
 	}
-	for range 5 {
-		status, reply := w.ask(s, http.MethodPost, "/v1/sales/"+string(saleID)+"/orders", "the-last-buyer", "attempt-1",
-			`{"quantity":1}`)
-		if w.tell("the last buyer: %d %s", status, reply); status == 202 {
-			w.settle(ctx)
+	last := Act{Do: "claim", Sale: n, Key: 1, N: 1} // by buyer-0, whom nobody has seen before
+	for range 3 {
+		w.claim(&last)
+		if order := w.claims.last(&last); order != "" {
+			time.Sleep(3 * time.Second)
+			w.settleOrder(ctx, &Act{Do: "pay", Sale: n}, order)
 			return
 		}
 		time.Sleep(time.Second)
 	}
-	w.claims.complain("at rest %d units are available, and nobody can buy one (I7)", *sale.Available)
+	w.claims.complain("at rest %d units of %s are available, and nobody can buy one (I7)", *sale.Available, id)
 }
 
 // judgeRepeats: who asks again at rest hears the same (I4), also of a sale that is over or archived.
 func (w *world) judgeRepeats() {
-	c := &w.claims
+	c := w.claims
 	tries := slices.SortedFunc(maps.Keys(c.promised), func(a, b attempt) int {
-		return cmp.Or(cmp.Compare(a.buyer, b.buyer), cmp.Compare(a.key, b.key))
+		return cmp.Or(cmp.Compare(a.sale, b.sale), cmp.Compare(a.buyer, b.buyer), cmp.Compare(a.key, b.key))
 	})
-	for _, try := range tries[:min(len(tries), 10)] {
+	for i, try := range tries {
+		if i%max(len(tries)/10, 1) > 0 || c.strange[try.buyer] {
+			continue
+		}
 		number, err := strconv.Atoi(strings.TrimPrefix(string(try.buyer), "buyer-"))
 		if err != nil {
 			panic(err)
 		}
-		w.claim(&Act{Do: "claim", Buyer: number, Key: try.key, N: c.promised[try].quantity})
+		w.claim(&Act{Do: "claim", Sale: try.sale, Buyer: number, Key: try.key, N: c.promised[try].quantity})
 	}
 }
 
 // judgePromises: each order that was promised is there, once, and as it was promised (I4, I5);
 // what was answered about it still holds (I3).
 func (w *world) judgePromises(orders map[sluice.OrderID]api.Order) {
-	c := &w.claims
-	kept := c.kept(w.storeClock.now())
+	c := w.claims
 	for try, p := range c.promised {
 		o, there := orders[p.order]
-		switch {
+		switch kept := c.kept(try.sale, w.storeClock.now()); {
 		case !there || o.Status == sluice.Rejected && o.Reason == sluice.NotCovered:
-			if !c.excused(&p) {
+			if !c.excused(try, &p) {
 				c.complain("%v was promised %s, which is gone: %q", try, p.order, o.Reason)
 			}
-		case o.BuyerID != try.buyer || o.Quantity != p.quantity:
+		case o.BuyerID != try.buyer && !c.strange[try.buyer] || o.Quantity != p.quantity:
 			c.complain("%v was promised %s for %d, which is %s's, for %d", try, p.order, p.quantity, o.BuyerID, o.Quantity)
 		case o.Status == sluice.Queued, o.Status == sluice.Pending && !kept:
 			c.complain("%s of %v is %s at rest", p.order, try, o.Status)
@@ -115,48 +139,42 @@ func (w *world) judgePromises(orders map[sluice.OrderID]api.Order) {
 	}
 }
 
-// judgeUnits: what is held is covered (I1).
-func (w *world) judgeUnits(orders map[sluice.OrderID]api.Order, sale *api.AdminSale) {
-	var units int64
-	for _, o := range orders {
-		if o.Status.Live() {
-			units += o.Quantity
-		}
-	}
-	if units > *sale.Total || units != sale.Taken && sale.ArchivedAt == nil {
-		w.claims.complain("orders hold %d units of %d, the ledger says %d (I1)", units, *sale.Total, sale.Taken)
-	}
-}
-
 // judgeOrders: each was accepted in the window by the ledger's clock (I8), no buyer has too many (I3), and none
 // expired before its time.
 func (w *world) judgeOrders(orders map[sluice.OrderID]api.Order) {
-	c := &w.claims
-	of := map[sluice.BuyerID]int64{}
+	c := w.claims
+	of := map[attempt]int64{}
 	for id, o := range orders {
-		of[o.BuyerID]++
+		sale := w.number(o.SaleID)
+		of[attempt{sale: sale, buyer: o.BuyerID}]++
 		at := o.AcceptedAt.Sub(w.begins.Truncate(time.Millisecond))
-		if at < opens || w.plan.Closes > 0 && at >= w.plan.Closes {
-			c.complain("%s was accepted at %v, in a sale from %v to %v (I8)", id, at, opens, w.plan.Closes)
+		opens, closes := c.of[sale].opens, w.plan.Sales[sale].Closes
+		if at < opens || closes > 0 && at >= closes {
+			c.complain("%s was accepted at %v, in a sale from %v to %v (I8)", id, at, opens, closes)
 		}
 		if o.Status == sluice.Expired && o.UpdatedAt.Before(o.KeepUntil.Time) {
 			c.complain("%s expired at %v, and is kept until %v", id, o.UpdatedAt, o.KeepUntil)
 		}
 	}
-	for buyer, n := range of {
-		if most := w.plan.MaxOrders; most > 0 && n > most {
-			c.complain("%s has %d orders of at most %d (I3)", buyer, n, most)
+	for who, n := range of {
+		if most := w.plan.Sales[who.sale].MaxOrders; most > 0 && n > most {
+			c.complain("%s has %d orders of at most %d (I3)", who.buyer, n, most)
 		}
 	}
+}
+
+// number returns the place of a sale in the plan.
+func (w *world) number(id sluice.SaleID) int {
+	return slices.IndexFunc(w.plan.Sales, func(t Terms) bool { return t.ID == id })
 }
 
 // judgeFeed: the feed has no gap, each order's events are in order, and no moment of it shows
 // more units held than there ever were.
 func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.OrderID]api.Order) {
-	c := &w.claims
+	c := w.claims
 	status := map[sluice.OrderID]sluice.Status{}
-	of := map[sluice.BuyerID]int64{} // units held
-	var seq, held int64
+	held := map[attempt]int64{} // units, of each buyer, and of all with the buyer ""
+	var seq int64
 	after := ""
 	for {
 		page, err := s.admin.Events(ctx, after, 1000)
@@ -178,15 +196,18 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 			if !follows(was, o.Status) {
 				c.complain("%s: the feed has %s after %q", o.OrderID, o.Status, was)
 			}
+			sale := w.number(o.SaleID)
+			all, own := attempt{sale: sale}, attempt{sale: sale, buyer: o.BuyerID}
 			if o.Status.Live() && was == "" {
-				held, of[o.BuyerID] = held+o.Quantity, of[o.BuyerID]+o.Quantity
+				held[all], held[own] = held[all]+o.Quantity, held[own]+o.Quantity
 			} else if !o.Status.Live() && was.Live() {
-				held, of[o.BuyerID] = held-o.Quantity, of[o.BuyerID]-o.Quantity
+				held[all], held[own] = held[all]-o.Quantity, held[own]-o.Quantity
 			}
 			status[o.OrderID] = o.Status
-			if (held > c.highest || of[o.BuyerID] > c.limit) && !c.restored { // a recovery stores what has ended, too
-				c.complain("after event %d of the feed %d units are held, of %d at most (I1), and %d by %s, of %d (I3)", seq, held,
-					c.highest, of[o.BuyerID], o.BuyerID, c.limit)
+			most := c.of[sale]
+			if (held[all] > most.highest || held[own] > most.limit) && !c.restored { // a recovery stores what has ended, too
+				c.complain("after event %d of the feed %d units of %s are held, of %d at most (I1), and %d by %s, of %d (I3)", seq,
+					held[all], o.SaleID, most.highest, held[own], o.BuyerID, most.limit)
 			}
 		}
 		if after = page.Next; len(page.Events) == 0 {
@@ -204,10 +225,19 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 }
 
 // judgeWebhook: each event of the feed has reached the receiver, those of one order in order.
-func (w *world) judgeWebhook() {
-	c := &w.claims
+func (w *world) judgeWebhook(ctx context.Context, s *server) {
+	c := w.claims
 	if c.restored {
 		return
+	}
+	latest := time.Now().Add(settles)
+	for hooks := []api.Webhook{{Behind: 1}}; len(hooks) > 0 && hooks[0].Behind+hooks[0].Pending > 0; {
+		if time.Now().After(latest) {
+			c.complain("%v after the last fault the webhook waits: %+v", settles, hooks)
+			break
+		}
+		time.Sleep(time.Second)
+		hooks, _ = s.admin.Webhooks(ctx)
 	}
 	got := w.receiver.events()
 	came := map[int64]bool{}

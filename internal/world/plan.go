@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sluicehq/sluice"
 )
 
 // Plan is a whole world, made from a seed: what is sold, who wants it, what operators do, and
@@ -17,12 +19,17 @@ type Plan struct {
 	Servers   int
 	Reconcile time.Duration // how often servers reconcile
 	Retention time.Duration // how long a settled sale stays in the ledger
+	Sales     []Terms
+	Acts      []Act
+}
 
-	Total, MaxPerBuyer, MaxUnpaid int64
-	MaxOrders                     int64 // 0: no such limit
-	Window, Grace                 time.Duration
-	Closes                        time.Duration // after the world's beginning; 0: never
-	Acts                          []Act
+// Terms are those of a sale.
+type Terms struct {
+	ID                   sluice.SaleID
+	Total, MaxPerBuyer   int64
+	MaxUnpaid, MaxOrders int64 // 0: no such limit
+	Window, Grace        time.Duration
+	Opens, Closes        time.Duration // after the world's beginning; Closes 0: never
 }
 
 // Act is what a buyer, the shop or an operator does at a moment, or a fault that begins.
@@ -31,6 +38,7 @@ type Act struct {
 	At     time.Duration // after the world's beginning
 	Do     string        // a name in the table of acts
 	Server int           // where, or to whom
+	Sale   int           // which
 	Buyer  int
 	Key    int    // which of the buyer's attempts
 	N      int64  // units, a change of the total, milliseconds, or how many calls
@@ -47,6 +55,7 @@ func (a Act) String() string {
 		has   bool
 	}{
 		{"server", a.Server, a.Server >= 0},
+		{"sale", a.Sale, a.Sale > 0},
 		{"buyer", a.Buyer, a.Buyer > 0},
 		{"key", a.Key, a.Key > 0},
 		{"n", a.N, a.N != 0},
@@ -75,16 +84,19 @@ func NewPlan(seed uint64) Plan {
 		Seed: seed, Servers: 1 + r.IntN(3),
 		Reconcile: []time.Duration{time.Second, 5 * time.Second, time.Minute}[r.IntN(3)],
 		Retention: []time.Duration{20 * time.Second, time.Hour}[r.IntN(2)],
-		Total:     5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
-		Window: time.Duration(10+r.IntN(30)) * time.Second, Grace: time.Duration(1+r.IntN(3)) * time.Second,
-	}
-	if r.IntN(4) == 0 {
-		p.Closes = opens + time.Duration(20+r.IntN(60))*time.Second
 	}
 	buyers := 40 + r.IntN(120)
-	p.crowd(r, buyers)
-	p.shop(r, buyers)
-	p.operators(r)
+	for n, id := range []sluice.SaleID{"phone", "lamp"}[:1+r.IntN(2)] {
+		t := terms(r, id)
+		if n > 0 {
+			t.Opens = between(r, opens, busy/2)
+			p.recreate(r, n, t.Opens)
+		}
+		p.Sales = append(p.Sales, t)
+		p.crowd(r, n, (110+r.IntN(120))/(n+1), buyers)
+		p.shop(r, n, (40+r.IntN(60))/(n+1), buyers)
+		p.operators(r, n)
+	}
 	p.faults(r)
 	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Acts {
@@ -139,7 +151,7 @@ func (p Plan) faulty() (n int) {
 	for i := range p.Acts {
 		switch p.Acts[i].Do {
 		case "kill before", "kill after", "freeze", "cut", "twice", "late", "down", "slow", "full", "busy", "ledger lost",
-			"ledger older", "store older", "clock", "unstorable":
+			"ledger lost a sale", "ledger older", "store older", "clock", "unstorable":
 			n++
 		}
 	}
@@ -153,10 +165,33 @@ func between(r *rand.Rand, from, to time.Duration) time.Duration {
 	return (from + time.Duration(r.Int64N(int64(to-from)))).Truncate(time.Millisecond)
 }
 
+func terms(r *rand.Rand, id sluice.SaleID) Terms {
+	t := Terms{
+		ID: id, Opens: opens,
+		Total: 5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
+		Window: time.Duration(5+r.IntN(20)) * time.Second, Grace: time.Duration(1+r.IntN(3)) * time.Second,
+	}
+	if r.IntN(4) == 0 {
+		t.Closes = opens + time.Duration(30+r.IntN(60))*time.Second
+	}
+	return t
+}
+
+// recreate has a sale deleted before it opens, and created again.
+func (p *Plan) recreate(r *rand.Rand, sale int, opens time.Duration) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	at := between(r, time.Second, opens)
+	p.add(Act{At: at, Do: "delete", Server: r.IntN(p.Servers), Sale: sale})
+	p.add(Act{At: at + between(r, time.Millisecond, 10*time.Second), Do: "create", Server: r.IntN(p.Servers), Sale: sale})
+}
+
 // crowd has buyers rush at the opening, and come back later.
-func (p *Plan) crowd(r *rand.Rand, buyers int) {
-	for range 150 + r.IntN(120) {
-		a := Act{Do: "claim", Server: r.IntN(p.Servers), Buyer: 1 + r.IntN(buyers), Key: 1, N: 1}
+func (p *Plan) crowd(r *rand.Rand, sale, claims, buyers int) {
+	opens := p.Sales[sale].Opens
+	for range claims {
+		a := Act{Do: "claim", Server: r.IntN(p.Servers), Sale: sale, Buyer: 1 + r.IntN(buyers), Key: 1, N: 1}
 		switch r.IntN(10) {
 		case 0:
 			a.Key = 2
@@ -173,13 +208,19 @@ func (p *Plan) crowd(r *rand.Rand, buyers int) {
 		}
 		p.add(a)
 	}
+	for range r.IntN(4) {
+		p.add(Act{At: between(r, opens-5*time.Second, busy), Do: "watch", Server: r.IntN(p.Servers), Sale: sale})
+	}
 }
 
 // shop pays orders, and ends some of them otherwise.
-func (p *Plan) shop(r *rand.Rand, buyers int) {
-	for range 40 + r.IntN(60) {
-		a := Act{At: between(r, opens+time.Second, busy), Server: r.IntN(p.Servers), Buyer: 1 + r.IntN(buyers), Do: "pay"}
-		switch r.IntN(16) {
+func (p *Plan) shop(r *rand.Rand, sale, times, buyers int) {
+	for range times {
+		a := Act{
+			At: between(r, p.Sales[sale].Opens+time.Second, busy), Do: "pay", Server: r.IntN(p.Servers), Sale: sale,
+			Buyer: 1 + r.IntN(buyers),
+		}
+		switch r.IntN(17) {
 		case 6:
 			a.Do = "buyer cancels"
 		case 7, 8, 9:
@@ -194,18 +235,26 @@ func (p *Plan) shop(r *rand.Rand, buyers int) {
 			a.Do = "extend"
 		case 5:
 			a.Do, a.N = "pay", 1 // another payment
+		case 10:
+			a.Do = "erase"
 		}
 		p.add(a)
 	}
 }
 
 // operators do what they should not do at that moment.
-func (p *Plan) operators(r *rand.Rand) {
+func (p *Plan) operators(r *rand.Rand, sale int) {
+	opens := p.Sales[sale].Opens
 	if r.IntN(12) == 0 {
-		p.add(Act{At: between(r, opens+20*time.Second, busy), Do: "close", Server: r.IntN(p.Servers)})
+		p.add(Act{At: between(r, opens+20*time.Second, busy), Do: "close", Server: r.IntN(p.Servers), Sale: sale})
+	}
+	if r.IntN(6) == 0 {
+		p.add(Act{
+			At: between(r, time.Second, opens), Do: "postpone", Server: r.IntN(p.Servers), Sale: sale, N: 1 + r.Int64N(15),
+		})
 	}
 	for range 6 + r.IntN(10) {
-		a := Act{At: between(r, 2*time.Second, busy), Server: r.IntN(p.Servers)}
+		a := Act{At: between(r, 2*time.Second, busy), Server: r.IntN(p.Servers), Sale: sale}
 		if r.IntN(3) == 0 {
 			a.At = between(r, opens, opens+2*time.Second)
 		}
@@ -216,7 +265,9 @@ func (p *Plan) operators(r *rand.Rand) {
 			a.Do = "audit"
 		case 0:
 			a.Do = "pause"
-			p.add(Act{At: a.At + between(r, 100*time.Millisecond, 5*time.Second), Do: "resume", Server: r.IntN(p.Servers)})
+			p.add(Act{
+				At: a.At + between(r, 100*time.Millisecond, 5*time.Second), Do: "resume", Server: r.IntN(p.Servers), Sale: sale,
+			})
 		case 1, 2:
 			a.Do, a.N = "restock", 1+r.Int64N(20)
 		case 3, 4:
@@ -254,7 +305,8 @@ func (p *Plan) faults(r *rand.Rand) {
 		if r.IntN(2) == 0 {
 			at = between(r, opens-2*time.Second, busy)
 		}
-		a := Act{At: at, Server: r.IntN(p.Servers), To: "ledger", Skip: r.Int64N(6)}
+		sale := r.IntN(len(p.Sales))
+		a := Act{At: at, Server: r.IntN(p.Servers), Sale: sale, To: "ledger", Skip: r.Int64N(6)}
 		ops := ledgerOps
 		if r.IntN(2) == 0 {
 			a.To, ops = "store", storeOps
@@ -264,7 +316,9 @@ func (p *Plan) faults(r *rand.Rand) {
 		case 12:
 			mark := max(at-between(r, 10*time.Millisecond, 20*time.Second), time.Second)
 			p.add(Act{At: mark, Do: "store copied", Server: -1})
-			p.add(Act{At: at + between(r, 5*time.Second, 20*time.Second), Do: "recover", Server: r.IntN(p.Servers)})
+			p.add(Act{
+				At: at + between(r, 5*time.Second, 20*time.Second), Do: "recover", Server: r.IntN(p.Servers), Sale: sale,
+			})
 			a = Act{At: at, Do: "store older", Server: -1}
 		case 0, 1, 2:
 			a.Do = []string{"kill before", "kill after"}[r.IntN(2)]
@@ -288,7 +342,10 @@ func (p *Plan) faults(r *rand.Rand) {
 			}
 		case 9:
 			lost := Act{At: at, Do: "ledger lost", Server: -1}
-			if r.IntN(2) == 0 {
+			switch r.IntN(4) {
+			case 0:
+				lost.Do, lost.Sale = "ledger lost a sale", sale
+			case 1, 2:
 				mark := max(at-between(r, 10*time.Millisecond, 8*time.Second), time.Second)
 				p.add(Act{At: mark, Do: "ledger copied", Server: -1})
 				lost.Do = "ledger older"

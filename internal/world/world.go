@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,10 +20,9 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/port"
 )
-
-const saleID = sluice.SaleID("phone")
 
 // Result is what became of a world.
 type Result struct {
@@ -52,7 +52,7 @@ type world struct {
 	mu       sync.Mutex
 	servers  []*server
 	starting []*server // that open, or have opened, their ports last
-	claims   claims
+	claims   *claims
 	story    []string
 	names    map[string]string // short names of order ids
 	acting   sync.WaitGroup
@@ -144,8 +144,10 @@ func (w *world) happens(ctx context.Context) (wrong []string) {
 		}
 	}
 	defer w.stop()
-	if err := w.createSale(ctx); err != nil {
-		return []string{err.Error()}
+	for n := range w.plan.Sales {
+		if err := w.createSale(ctx, w.servers[0], n); err != nil {
+			return []string{err.Error()}
+		}
 	}
 	if _, err := w.servers[0].admin.CreateWebhook(ctx, api.CreateWebhook{URL: w.receiver.URL}); err != nil {
 		return []string{err.Error()}
@@ -176,9 +178,13 @@ func (w *world) rest(ctx context.Context) {
 	}
 	time.Sleep(10 * time.Second)
 	if w.claims.old() { // after a restore a person compares, and recovers
-		w.act(ctx, &Act{Do: "reconcile"})
+		for n := range w.plan.Sales {
+			w.act(ctx, &Act{Do: "reconcile", Sale: n})
+		}
 		time.Sleep(5 * time.Second)
-		w.recover(ctx, 0)
+		for n := range w.plan.Sales {
+			w.recover(ctx, &Act{Sale: n})
+		}
 	}
 	w.settle(ctx)
 }
@@ -207,24 +213,33 @@ func (w *world) moves(ctx context.Context) string {
 	if s == nil {
 		return "no server lives"
 	}
-	sale, err := s.admin.AdminSale(ctx, saleID)
+	for n := range w.plan.Sales {
+		if what := w.sells(ctx, s, n); what != "" {
+			return what
+		}
+	}
+	return ""
+}
+
+// sells says what of a sale is not at rest.
+func (w *world) sells(ctx context.Context, s *server, n int) string {
+	id := w.plan.Sales[n].ID
+	sale, err := s.admin.AdminSale(ctx, id)
 	switch archived := sale.ArchivedAt != nil; { // the ledger has forgotten it
+	case client.CodeOf(err) == sluice.SaleNotFound.String() && w.claims.mayLack(n):
+		return ""
 	case err != nil:
-		return err.Error()
+		return fmt.Sprintf("%s: %v", id, err)
 	case !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
 		sale.State == sluice.StateUnavailable):
-		return fmt.Sprintf("the sale is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store", sale.State,
+		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store", id, sale.State,
 			sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken)
 	}
-	if !w.claims.kept(w.storeClock.now()) {
-		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: saleID, Status: sluice.Pending, Limit: 1})
+	if !w.claims.kept(n, w.storeClock.now()) {
+		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
 		if err != nil || len(pending.Orders) > 0 {
 			return fmt.Sprintf("orders are pending: %v, %v", pending.Orders, err)
 		}
-	}
-	hooks, err := s.admin.Webhooks(ctx)
-	if err != nil || hooks[0].Behind+hooks[0].Pending > 0 {
-		return fmt.Sprintf("the webhook has not delivered: %+v, %v", hooks, err)
 	}
 	return ""
 }
@@ -244,26 +259,27 @@ func (w *world) stop() {
 	}
 }
 
-func (w *world) createSale(ctx context.Context) error {
-	p := &w.plan
+// createSale creates the nth sale of the plan.
+func (w *world) createSale(ctx context.Context, s *server, n int) error {
+	t := &w.plan.Sales[n]
 	sale := api.CreateSale{
-		ID: api.Some(saleID), SKU: "phone", Title: "A phone", Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
-		Total: api.Value(p.Total), MaxPerBuyer: api.Value(p.MaxPerBuyer), OpensAt: api.Some(api.At(w.begins.Add(opens))),
-		PaymentWindowS:    api.Some(int64(p.Window / time.Second)),
-		PaymentGraceS:     api.Some(int64(p.Grace / time.Second)),
+		ID: api.Some(t.ID), SKU: "sku", Title: "A " + string(t.ID), Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
+		Total: api.Value(t.Total), MaxPerBuyer: api.Value(t.MaxPerBuyer), OpensAt: api.Some(api.At(w.begins.Add(t.Opens))),
+		PaymentWindowS:    api.Some(int64(t.Window / time.Second)),
+		PaymentGraceS:     api.Some(int64(t.Grace / time.Second)),
 		MaxUnpaidPerBuyer: api.Null[int64](),
 	}
-	if p.MaxUnpaid > 0 {
-		sale.MaxUnpaidPerBuyer = api.Value(p.MaxUnpaid)
+	if t.MaxUnpaid > 0 {
+		sale.MaxUnpaidPerBuyer = api.Value(t.MaxUnpaid)
 	}
-	if p.MaxOrders > 0 {
-		sale.MaxOrdersPerBuyer = api.Value(p.MaxOrders)
+	if t.MaxOrders > 0 {
+		sale.MaxOrdersPerBuyer = api.Value(t.MaxOrders)
 	}
-	if p.Closes > 0 {
-		sale.ClosesAt = api.Value(api.At(w.begins.Add(p.Closes)))
+	if t.Closes > 0 {
+		sale.ClosesAt = api.Value(api.At(w.begins.Add(t.Closes)))
 	}
-	_, err := w.servers[0].admin.CreateSale(ctx, sale)
-	w.tell("a sale of %d units, at most %d a buyer, is created: %v", p.Total, p.MaxPerBuyer, err)
+	_, err := s.admin.CreateSale(ctx, sale)
+	w.tell("%s, %d units, at most %d a buyer, is created: %v", t.ID, t.Total, t.MaxPerBuyer, err)
 	return err
 }
 
@@ -284,31 +300,20 @@ func (w *world) wait(server int, format string, args ...any) {
 	w.turns.wait(server, w.shorten(fmt.Sprintf(format, args...)))
 }
 
+// orderIDs are those of the sales of a world.
+var orderIDs = regexp.MustCompile(`(phone|lamp)\.[0-9a-z]+`)
+
 // shorten gives the order ids in a line short names, in the order in which they appear, and leaves out the
 // world's folder.
 func (w *world) shorten(line string) string {
-	const prefix = string(saleID) + "."
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	line = strings.ReplaceAll(line, w.dir, "")
-	from := 0
-	for {
-		at := strings.Index(line[from:], prefix)
-		if at < 0 {
-			return line
-		}
-		at += from
-		end := at + len(prefix)
-		for end < len(line) && (line[end] >= '0' && line[end] <= '9' || line[end] >= 'a' && line[end] <= 'z') {
-			end++
-		}
-		id := line[at:end]
+	return orderIDs.ReplaceAllStringFunc(strings.ReplaceAll(line, w.dir, ""), func(id string) string {
 		if w.names[id] == "" {
 			w.names[id] = fmt.Sprint("order#", len(w.names)+1)
 		}
-		line = line[:at] + w.names[id] + line[end:]
-		from = at + len(w.names[id])
-	}
+		return w.names[id]
+	})
 }
 
 // copyFile copies a file and what belongs to it.
