@@ -331,14 +331,16 @@ func (w *world) operate(ctx context.Context, a *Act) {
 			about(func(of *bounds) { of.opens = at })
 		}
 	case "pause":
+		var resumed int
+		about(func(of *bounds) { resumed = of.resumed })
 		_, err = s.admin.PauseSale(ctx, id)
 		about(func(of *bounds) {
-			if err == nil {
+			if err == nil && of.resumed == resumed { // else they were under way together
 				of.pausedAt = time.Now()
 			}
 		})
 	case "resume":
-		about(func(of *bounds) { of.pausedAt = time.Time{} })
+		about(func(of *bounds) { of.pausedAt, of.resumed = time.Time{}, of.resumed+1 })
 		_, err = s.admin.ResumeSale(ctx, id)
 	case "restock":
 		var sale api.AdminSale

@@ -39,6 +39,7 @@ type bounds struct {
 	first           time.Duration // the opening of the plan, after the world's beginning
 	opens, late     time.Duration // the opening, and the latest that was asked for
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
+	resumed         int           // how often a resume was asked for
 	keptUntil       time.Time     // no order expires before
 	deleted         bool
 }
@@ -80,7 +81,9 @@ func newClaims(p *Plan) *claims {
 		seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
 	}
 	for _, t := range p.Sales {
-		c.of = append(c.of, bounds{lowest: t.Total, highest: t.Total, limit: t.MaxPerBuyer, first: t.Opens, opens: t.Opens, late: t.Opens})
+		c.of = append(c.of, bounds{
+			lowest: t.Total, highest: t.Total, limit: t.MaxPerBuyer, first: t.Opens, opens: t.Opens, late: t.Opens,
+		})
 	}
 	return c
 }

@@ -263,7 +263,8 @@ func (w *world) stop() {
 func (w *world) createSale(ctx context.Context, s *server, n int) error {
 	t := &w.plan.Sales[n]
 	sale := api.CreateSale{
-		ID: api.Some(t.ID), SKU: "sku", Title: "A " + string(t.ID), Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
+		ID: api.Some(t.ID), SKU: "sku", Title: "A " + string(t.ID),
+		Price: api.Some(sluice.Money{Amount: 100, Currency: "CNY"}),
 		Total: api.Value(t.Total), MaxPerBuyer: api.Value(t.MaxPerBuyer), OpensAt: api.Some(api.At(w.begins.Add(t.Opens))),
 		PaymentWindowS:    api.Some(int64(t.Window / time.Second)),
 		PaymentGraceS:     api.Some(int64(t.Grace / time.Second)),

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,6 +16,8 @@ import (
 	"testing/cryptotest"
 	"testing/synctest"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 var (
@@ -69,6 +73,41 @@ func TestWorlds(t *testing.T) {
 		return
 	}
 	t.Logf("%d worlds, %d claims, %d faults, %d calls of ports", *count, claims.Load(), faults.Load(), calls.Load())
+}
+
+// TestSeedsRepeat: a seed tells the same story in another process, but for the moments of polls, which is all
+// that a log line or the next try of a webhook may change. Not all do: the runtime wakes goroutines of one moment in
+// any order.
+func TestSeedsRepeat(t *testing.T) {
+	if testing.Short() {
+		t.Skip("eight worlds")
+	}
+	program := must.Get(os.Executable())(t)
+	tell := func(seed int) (story []string) {
+		told, err := exec.Command(program, "-test.run=^TestWorlds$", "-test.v", fmt.Sprint("-seed=", seed)).Output()
+		if err != nil {
+			t.Errorf("seed %d: %v\n%s", seed, err, told)
+		}
+		for line := range strings.Lines(string(told)) {
+			if strings.HasPrefix(line, "     ") && !strings.Contains(line, " logs: ") {
+				story = append(story, line)
+			}
+		}
+		return story
+	}
+	const seeds = 4
+	var same atomic.Int64
+	var all sync.WaitGroup
+	for seed := range seeds {
+		all.Go(func() {
+			if first := tell(seed + 1); len(first) > 100 && slices.Equal(first, tell(seed+1)) {
+				same.Add(1)
+			}
+		})
+	}
+	if all.Wait(); same.Load() < seeds/2 {
+		t.Errorf("%d of %d seeds tell the same story again", same.Load(), seeds)
+	}
 }
 
 // once runs a world in a bubble of its own.
