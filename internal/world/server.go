@@ -30,7 +30,8 @@ const (
 type server struct {
 	world  *world
 	n      int
-	engine *engine.Engine
+	engine *engine.Engine // nil: it could not be opened
+	opened chan struct{}
 	admin  *client.Client
 	dead   atomic.Bool
 	frozen atomic.Pointer[time.Time] // until when
@@ -47,7 +48,8 @@ func (s *server) turn(format string, args ...any) {
 
 // start opens a server, as the first time or after its death.
 func (w *world) start(n int) error {
-	s := &server{world: w, n: n, closed: make(chan struct{})}
+	s := &server{world: w, n: n, opened: make(chan struct{}), closed: make(chan struct{})}
+	defer close(s.opened)
 	w.mu.Lock()
 	w.starting[n] = s
 	w.mu.Unlock()
@@ -80,6 +82,7 @@ func (w *world) kill(s *server, where string) {
 	w.tell("server %d is killed in %s", s.n, where)
 	go func() {
 		defer close(s.closed)
+		<-s.opened // it may be killed while it opens
 		if s.engine != nil {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
