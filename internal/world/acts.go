@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -38,9 +39,14 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("%s from now on: %+v", a.Do, f)
 		w.faults.add(f)
 	case "down", "slow", "full", "busy":
-		f := fault{kind: a.Do, server: a.Server, to: a.To, until: time.Now().Add(time.Duration(a.N) * time.Millisecond)}
-		w.tell("the %s is %s for %d ms, for server %d", a.To, a.Do, a.N, a.Server)
+		f := fault{
+			kind: a.Do, server: a.Server, to: a.To, sale: a.Of, until: time.Now().Add(time.Duration(a.N) * time.Millisecond),
+		}
+		w.tell("the %s is %s for %d ms, for server %d, of sale %q", a.To, a.Do, a.N, a.Server, a.Of)
 		w.faults.add(f)
+	case "poison":
+		w.tell("no order of %s of %s can be stored", a.buyer(), w.id(a))
+		w.faults.add(fault{kind: a.Do, server: -1, sale: w.id(a), buyer: a.buyer()})
 	case "freeze":
 		if s := w.servers[a.Server]; s != nil {
 			until := time.Now().Add(time.Duration(a.N) * time.Millisecond)
@@ -48,7 +54,7 @@ func (w *world) act(ctx context.Context, a *Act) {
 			s.frozen.Store(&until)
 		}
 	case "restart":
-		w.restart(a.Server)
+		w.restart(a.Server, a.N > 0)
 	case "clock":
 		c := &w.storeClock
 		if a.To == "ledger" {
@@ -73,8 +79,8 @@ func (w *world) id(a *Act) sluice.SaleID { return w.plan.Sales[a.Sale].ID }
 // buyer returns the buyer of an act.
 func (a *Act) buyer() sluice.BuyerID { return sluice.BuyerID(fmt.Sprint("buyer-", a.Buyer)) }
 
-// restart starts a server that is dead.
-func (w *world) restart(n int) {
+// restart starts a server that is dead, or another one in its place, with another name and an empty folder.
+func (w *world) restart(n int, another bool) {
 	w.mu.Lock()
 	s := w.servers[n]
 	w.mu.Unlock()
@@ -82,6 +88,11 @@ func (w *world) restart(n int) {
 		return
 	}
 	<-s.closed
+	if another {
+		w.mu.Lock()
+		w.lives[n]++
+		w.mu.Unlock()
+	}
 	w.tell("server %d starts again: %v", n, w.start(n))
 }
 
@@ -157,7 +168,7 @@ func (w *world) ageStore(ctx context.Context, how string) error {
 	}
 	w.claims.restore()
 	for n := range w.plan.Servers {
-		w.restart(n)
+		w.restart(n, false)
 	}
 	return nil
 }
@@ -173,6 +184,8 @@ func (w *world) recover(ctx context.Context, a *Act) {
 	w.tell("an operator recovers %s at server %d: %q, applied %v, %v", w.id(a), s.n, r.Why, r.Applied, err)
 	if err == nil && r.Applied {
 		w.claims.recovered(a.Sale, r.NoExpiryBefore)
+	} else if err != nil && !problem(err) { // it may be, without an answer
+		w.claims.recovered(a.Sale, time.Now().Add(2*time.Hour))
 	}
 	if !w.claims.old() {
 		return
@@ -353,14 +366,23 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		var report sluice.AuditReport
 		if report, err = s.admin.Audit(ctx, id); err == nil {
 			said = fmt.Sprint("ok ", report.OK)
-			if report.Violated() && !w.claims.old() { // what an older copy lacks, it is right to miss
+			if report.Violated() && !w.claims.lacking() {
 				w.claims.complain("an audit while selling: %+v", report.Checks)
+			}
+		}
+	case "replay":
+		var letters []api.DeadLetter
+		if letters, err = s.admin.DeadLetters(ctx, id); err == nil {
+			for i := range letters {
+				replayed, err := s.admin.ReplayDeadLetter(ctx, letters[i].ID)
+				said += fmt.Sprintf("%d: %+v, %v; ", letters[i].ID, replayed, err)
 			}
 		}
 	case "reconcile":
 		var report api.ReconcileReport
-		report, err = s.admin.ReconcileSale(ctx, id, true)
-		said = report.Skipped
+		if report, err = s.admin.ReconcileSale(ctx, id, true); err == nil {
+			said = cmp.Or(report.Skipped, w.claims.differ(&report))
+		}
 	case "rate":
 		var rules api.PatchRules
 		rules.AdmissionRatio = api.Value(float64(1 + a.N))
@@ -368,7 +390,9 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	case "title":
 		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{Title: api.Some(fmt.Sprint("Title ", a.N))})
 	case "close":
-		_, err = s.admin.CloseSale(ctx, id)
+		if _, err = s.admin.CloseSale(ctx, id); err == nil {
+			about(func(of *bounds) { of.closedAt = time.Now() })
+		}
 	case "limit":
 		about(func(of *bounds) { of.limit = max(of.limit, a.N) })
 		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{MaxPerBuyer: api.Value(a.N)})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 )
 
 // claims is what clients were told, and what they and the world did that bears on it.
@@ -39,6 +40,7 @@ type bounds struct {
 	first           time.Duration // the opening of the plan, after the world's beginning
 	opens, late     time.Duration // the opening, and the latest that was asked for
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
+	closedAt        time.Time     // when somebody heard that it is closed; zero: nobody did
 	resumed         int           // how often a resume was asked for
 	keptUntil       time.Time     // no order expires before
 	deleted         bool
@@ -142,6 +144,9 @@ func (c *claims) answer(a *answer) {
 	if a.status == 202 && c.tries[try] == 1 && !of.pausedAt.IsZero() && a.asked.After(of.pausedAt) {
 		wrong("%v is accepted while the sale is paused (I8)", try)
 	}
+	if a.status == 202 && c.tries[try] == 1 && !of.closedAt.IsZero() && a.asked.After(of.closedAt) {
+		wrong("%v is accepted after the sale was closed (I8)", try)
+	}
 }
 
 // refused reports whether an answer is no order, and will not become one.
@@ -221,6 +226,22 @@ func (c *claims) estranges(buyer sluice.BuyerID) {
 	c.strange[buyer] = true
 }
 
+// differ says what differs, as a reconciliation found it. Where nothing was lost nothing does.
+func (c *claims) differ(report *api.ReconcileReport) (what string) {
+	for _, d := range report.Differences {
+		if d.Class != sluice.InFlight && d.Count > 0 {
+			what += fmt.Sprintf("%d of %s, %d repaired; ", d.Count, d.Class, d.Repaired)
+		}
+	}
+	c.mu.Lock()
+	lost := c.restored || len(c.losses) > 0
+	c.mu.Unlock()
+	if what != "" && !lost {
+		c.complain("a reconciliation finds differences, and nothing was lost: %s", what)
+	}
+	return what
+}
+
 // mark notes that the ledger is copied, forget that it becomes that copy, or an empty one.
 func (c *claims) mark() {
 	c.mu.Lock()
@@ -244,8 +265,16 @@ func (c *claims) restore() {
 	defer c.mu.Unlock()
 	c.restored = true
 	for n := range c.of {
-		c.of[n].pausedAt, c.of[n].opens = time.Time{}, c.of[n].first
+		c.of[n].pausedAt, c.of[n].closedAt, c.of[n].opens = time.Time{}, time.Time{}, c.of[n].first
 	}
+}
+
+// lacking reports whether an audit is right to miss something: an older copy of the store lacks it, or the ledger has
+// lost it just now and is not rebuilt.
+func (c *claims) lacking() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.restored || slices.ContainsFunc(c.losses, func(l loss) bool { return time.Since(l.to) < 30*time.Second })
 }
 
 func (c *claims) old() bool {

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -17,13 +18,14 @@ const (
 // fault waits for calls of a port.
 type fault struct {
 	kind   string
-	server int           // -1: of any
-	to     string        // "ledger" or "store"
-	op     string        // empty: any
-	sale   sluice.SaleID // empty: any
-	skip   int64         // calls that pass before it begins
-	count  int64         // how many it meets; 0: all until it ends
-	until  time.Time     // zero: no end
+	server int            // -1: of any
+	to     string         // "ledger" or "store"
+	op     string         // empty: any
+	sale   sluice.SaleID  // empty: any
+	skip   int64          // calls that pass before it begins
+	buyer  sluice.BuyerID // whose orders cannot be stored; empty: no one's
+	count  int64          // how many it meets; 0: all until it ends
+	until  time.Time      // zero: no end
 }
 
 // met is what happens to one call.
@@ -65,7 +67,7 @@ func (f *faults) meet(server int, to string, c *call) (m met) {
 		}
 		left = append(left, one)
 		switch {
-		case one.server >= 0 && one.server != server, one.to != to, one.op != "" && one.op != c.op,
+		case one.buyer != "", one.server >= 0 && one.server != server, one.to != to, one.op != "" && one.op != c.op,
 			one.sale != "" && one.sale != c.sale:
 			continue
 		case one.skip > 0:
@@ -80,6 +82,17 @@ func (f *faults) meet(server int, to string, c *call) (m met) {
 	}
 	f.list = left
 	return m
+}
+
+// refuses reports whether an order of these entries cannot be stored for what it is.
+func (f *faults) refuses(entries []port.Entry) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.list, func(one *fault) bool {
+		return one.buyer != "" && slices.ContainsFunc(entries, func(e port.Entry) bool {
+			return e.Sale == one.sale && slices.ContainsFunc(e.Claims, func(c sluice.Claim) bool { return c.Buyer == one.buyer })
+		})
+	})
 }
 
 // happen adds what a fault does to a call.

@@ -40,10 +40,11 @@ type Act struct {
 	Server int           // where, or to whom
 	Sale   int           // which
 	Buyer  int
-	Key    int    // which of the buyer's attempts
-	N      int64  // units, a change of the total, milliseconds, or how many calls
-	Skip   int64  // calls that a fault lets pass
-	To, Op string // whose calls a fault meets
+	Key    int           // which of the buyer's attempts
+	N      int64         // units, a change of the total, milliseconds, how many calls, or 1 for something else
+	Skip   int64         // calls that a fault lets pass
+	To, Op string        // whose calls a fault meets
+	Of     sluice.SaleID // of which sale; empty: of any
 }
 
 func (a Act) String() string {
@@ -62,6 +63,7 @@ func (a Act) String() string {
 		{"skip", a.Skip, a.Skip > 0},
 		{"to", a.To, a.To != ""},
 		{"op", a.Op, a.Op != ""},
+		{"of", a.Of, a.Of != ""},
 	} {
 		if part.has {
 			fmt.Fprintf(&b, " %s=%v", part.name, part.value)
@@ -97,7 +99,7 @@ func NewPlan(seed uint64) Plan {
 		p.shop(r, n, (40+r.IntN(60))/(n+1), buyers)
 		p.operators(r, n)
 	}
-	p.faults(r)
+	p.faults(r, buyers)
 	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Acts {
 		p.Acts[i].Number = i
@@ -151,7 +153,7 @@ func (p Plan) faulty() (n int) {
 	for i := range p.Acts {
 		switch p.Acts[i].Do {
 		case "kill before", "kill after", "freeze", "cut", "twice", "late", "down", "slow", "full", "busy", "ledger lost",
-			"ledger lost a sale", "ledger older", "store older", "clock", "unstorable":
+			"ledger lost a sale", "ledger older", "store older", "clock", "unstorable", "poison":
 			n++
 		}
 	}
@@ -299,7 +301,7 @@ var (
 )
 
 // faults happen, two or three of them at once.
-func (p *Plan) faults(r *rand.Rand) {
+func (p *Plan) faults(r *rand.Rand, buyers int) {
 	at := between(r, opens, busy)
 	for range 1 + r.IntN(5) {
 		if r.IntN(2) == 0 {
@@ -319,11 +321,17 @@ func (p *Plan) faults(r *rand.Rand) {
 			p.add(Act{
 				At: at + between(r, 5*time.Second, 20*time.Second), Do: "recover", Server: r.IntN(p.Servers), Sale: sale,
 			})
+			if r.IntN(3) == 0 { // in the midst of that recovery
+				p.add(Act{
+					At: at, Do: "kill after", Server: r.IntN(p.Servers), To: "store", Skip: r.Int64N(3),
+					Op: []string{"InsertEnded", "Recovered", "Change", "Insert"}[r.IntN(4)],
+				})
+			}
 			a = Act{At: at, Do: "store older", Server: -1}
 		case 0, 1, 2:
 			a.Do = []string{"kill before", "kill after"}[r.IntN(2)]
 			p.add(a)
-			a = Act{At: a.At + between(r, time.Second, 20*time.Second), Do: "restart", Server: a.Server}
+			a = Act{At: a.At + between(r, time.Second, 20*time.Second), Do: "restart", Server: a.Server, N: r.Int64N(2)}
 		case 3:
 			a = Act{At: at, Do: "freeze", Server: a.Server, N: 500 + r.Int64N(12_000)}
 		case 4:
@@ -334,6 +342,9 @@ func (p *Plan) faults(r *rand.Rand) {
 			a.Do, a.N = "late", 1+r.Int64N(2)
 		case 7, 8:
 			a.Do, a.Op, a.N = []string{"down", "slow", "full", "busy"}[r.IntN(4)], "", 500+r.Int64N(10_000)
+			if r.IntN(2) == 0 {
+				a.Of = p.Sales[sale].ID
+			}
 			if a.Do == "busy" {
 				a.To = "store"
 			}
@@ -355,6 +366,10 @@ func (p *Plan) faults(r *rand.Rand) {
 			a = Act{At: at, Do: "clock", Server: -1, To: a.To, N: r.Int64N(8000) - 4000}
 		case 11:
 			a.To, a.Op, a.Do, a.N = "store", "Insert", "unstorable", 2+r.Int64N(20)
+			if r.IntN(2) == 0 { // for as long as the world acts
+				a = Act{At: a.At, Do: "poison", Server: -1, Sale: sale, Buyer: 1 + r.IntN(buyers)}
+				p.add(Act{At: between(r, a.At, busy), Do: "replay", Server: r.IntN(p.Servers), Sale: sale})
+			}
 		}
 		p.add(a)
 	}

@@ -52,11 +52,12 @@ func (w *world) start(n int) error {
 	defer close(s.opened)
 	w.mu.Lock()
 	w.starting[n] = s
+	name := fmt.Sprint("server-", n, "-", w.lives[n])
 	w.mu.Unlock()
 	url := fmt.Sprint(w.url, "#", n)
 	log := slog.New(slog.NewTextHandler(logTo{w, n}, &slog.HandlerOptions{Level: slog.LevelWarn, ReplaceAttr: noTime}))
 	e, err := engine.Open(context.Background(), engine.Config{
-		DataDir: filepath.Join(w.dir, fmt.Sprint("server-", n)), Node: fmt.Sprint("server-", n),
+		DataDir: filepath.Join(w.dir, name), Node: name,
 		Ledger: url, Store: url,
 		AdminKey: adminKey, BuyerSecret: buyerSecret, WebhookKey: webhookKey,
 		Reconcile: w.plan.Reconcile, Retention: w.plan.Retention, Log: log,

@@ -64,6 +64,9 @@ func (s *store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 
 func (s *store) Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error) {
 	return get(ctx, s.way, call{"Insert", sale, true}, func() (port.Stored, error) {
+		if s.way.server.world.faults.refuses(entries) {
+			return port.Stored{}, port.ErrUnstorable
+		}
 		return s.Store.Insert(ctx, sale, entries)
 	})
 }

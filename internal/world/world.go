@@ -52,6 +52,7 @@ type world struct {
 	mu       sync.Mutex
 	servers  []*server
 	starting []*server // that open, or have opened, their ports last
+	lives    []int     // how often another server came in the place of each
 	claims   *claims
 	story    []string
 	names    map[string]string // short names of order ids
@@ -114,8 +115,8 @@ func Run(dir string, p Plan, r *Receiver) Result {
 	w := &world{
 		plan: p, dir: dir, receiver: r, url: "world:" + dir, begins: time.Now(),
 		turns:   newTurns(p.Seed),
-		servers: make([]*server, p.Servers), starting: make([]*server, p.Servers), names: map[string]string{},
-		claims: newClaims(&p),
+		servers: make([]*server, p.Servers), starting: make([]*server, p.Servers), lives: make([]int, p.Servers),
+		names: map[string]string{}, claims: newClaims(&p),
 	}
 	w.shared = &shared{clock: new(clock), memo: newMemo()}
 	w.storePath = filepath.Join(dir, "store-0.db")
@@ -186,6 +187,9 @@ func (w *world) rest(ctx context.Context) {
 			w.recover(ctx, &Act{Sale: n})
 		}
 	}
+	for n := range w.plan.Sales {
+		w.act(ctx, &Act{Do: "replay", Sale: n})
+	}
 	w.settle(ctx)
 }
 
@@ -231,9 +235,9 @@ func (w *world) sells(ctx context.Context, s *server, n int) string {
 	case err != nil:
 		return fmt.Sprintf("%s: %v", id, err)
 	case !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
-		sale.State == sluice.StateUnavailable):
-		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store", id, sale.State,
-			sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken)
+		sale.State == sluice.StateUnavailable || sale.Available == nil || *sale.Available+sale.Taken != *sale.Total):
+		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, available %v", id,
+			sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, sale.Available)
 	}
 	if !w.claims.kept(n, w.storeClock.now()) {
 		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
