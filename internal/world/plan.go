@@ -99,7 +99,7 @@ func NewPlan(seed uint64) Plan {
 		p.shop(r, n, (40+r.IntN(60))/(n+1), buyers)
 		p.operators(r, n)
 	}
-	p.faults(r, buyers)
+	p.faults(r)
 	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Acts {
 		p.Acts[i].Number = i
@@ -301,7 +301,7 @@ var (
 )
 
 // faults happen, two or three of them at once.
-func (p *Plan) faults(r *rand.Rand, buyers int) {
+func (p *Plan) faults(r *rand.Rand) {
 	at := between(r, opens, busy)
 	for range 1 + r.IntN(5) {
 		if r.IntN(2) == 0 {
@@ -366,9 +366,9 @@ func (p *Plan) faults(r *rand.Rand, buyers int) {
 			a = Act{At: at, Do: "clock", Server: -1, To: a.To, N: r.Int64N(8000) - 4000}
 		case 11:
 			a.To, a.Op, a.Do, a.N = "store", "Insert", "unstorable", 2+r.Int64N(20)
-			if r.IntN(2) == 0 { // for as long as the world acts
-				a = Act{At: a.At, Do: "poison", Server: -1, Sale: sale, Buyer: 1 + r.IntN(buyers)}
-				p.add(Act{At: between(r, a.At, busy), Do: "replay", Server: r.IntN(p.Servers), Sale: sale})
+			if c := p.Acts[r.IntN(len(p.Acts))]; r.IntN(2) == 0 && c.Do == "claim" { // for as long as the world acts
+				a = Act{At: c.At - time.Second, Do: "poison", Server: -1, Sale: c.Sale, Buyer: c.Buyer}
+				p.add(Act{At: between(r, c.At, busy+time.Second), Do: "replay", Server: r.IntN(p.Servers), Sale: c.Sale})
 			}
 		}
 		p.add(a)
