@@ -443,3 +443,36 @@ func TestASaleThatIsLostAgainAndAgain(t *testing.T) {
 		t.Errorf("loaded %d times in two seconds", epoch)
 	}
 }
+
+// Ledger and store of a sale are compared when a server first has both, and again when either
+// shows an older state than it did.
+func TestWhatRaisesADoubt(t *testing.T) {
+	created := time.Unix(1_900_000_000, 0)
+	view := func(epoch, version, seq int64, created time.Time) *admission.View {
+		return &admission.View{
+			Sale: sluice.Sale{
+				ID: "phone", Terms: sluice.Terms{Version: version}, Epoch: epoch, LoadedEpoch: epoch, CreatedAt: created,
+			},
+			Reading: port.Reading{Sale: "phone", Loaded: true, Epoch: epoch, Seq: seq},
+		}
+	}
+	f := newFollower(&follower{log: slog.New(slog.DiscardHandler)})
+	for i, step := range []struct {
+		what   string
+		view   *admission.View
+		doubts int
+	}{
+		{"the first", view(1, 1, 5, created), 1},
+		{"the same again", view(1, 1, 5, created), 1},
+		{"more is sold", view(1, 2, 9, created), 1},
+		{"the ledger's sequence went back", view(1, 2, 8, created), 2},
+		{"another load", view(2, 2, 8, created), 3},
+		{"the store's terms went back", view(2, 1, 8, created), 4},
+		{"the store's epoch went back, and the ledger's", view(1, 1, 8, created), 6},
+		{"the sale was created again", view(1, 1, 0, created.Add(time.Hour)), 7},
+	} {
+		if got := f.note("phone", step.view, created).doubts; got != step.doubts {
+			t.Errorf("%d, %s: %d doubts, want %d", i, step.what, got, step.doubts)
+		}
+	}
+}
