@@ -36,6 +36,9 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.recover(ctx, a)
 	case "kill before", "kill after", "cut", "twice", "late", "unstorable":
 		f := fault{kind: a.Do, server: a.Server, to: a.To, op: a.Op, skip: a.Skip, count: max(a.N, 1)}
+		if a.Do == "unstorable" {
+			w.claims.setAside()
+		}
 		w.tell("%s from now on: %+v", a.Do, f)
 		w.faults.add(f)
 	case "down", "slow", "full", "busy":
@@ -45,6 +48,7 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("the %s is %s for %d ms, for server %d, of sale %q", a.To, a.Do, a.N, a.Server, a.Of)
 		w.faults.add(f)
 	case "poison":
+		w.claims.setAside()
 		w.tell("no order of %s of %s can be stored", a.buyer(), w.id(a))
 		w.faults.add(fault{kind: a.Do, server: -1, sale: w.id(a), buyer: a.buyer()})
 	case "freeze":

@@ -31,6 +31,7 @@ type claims struct {
 	marked   time.Time // when the ledger was copied
 	losses   []loss
 	restored bool // the store became an older copy of itself
+	aside    bool // dead letters may wait
 }
 
 // bounds are what may hold of a sale, by what was asked for.
@@ -259,6 +260,13 @@ func (c *claims) forget(all bool, sale int) {
 	c.losses = append(c.losses, l)
 }
 
+// setAside notes that there may be dead letters from now on.
+func (c *claims) setAside() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.aside = true
+}
+
 // restore notes that the store becomes an older copy, recovered that a person has recovered a sale.
 func (c *claims) restore() {
 	c.mu.Lock()
@@ -269,12 +277,12 @@ func (c *claims) restore() {
 	}
 }
 
-// lacking reports whether an audit is right to miss something: an older copy of the store lacks it, or the ledger has
-// lost it just now and is not rebuilt.
+// lacking reports whether an audit is right to miss something: an older copy of the store lacks it, a dead letter has it,
+// or the ledger has lost it just now and is not rebuilt.
 func (c *claims) lacking() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.restored || slices.ContainsFunc(c.losses, func(l loss) bool { return time.Since(l.to) < 30*time.Second })
+	return c.restored || c.aside || slices.ContainsFunc(c.losses, func(l loss) bool { return time.Since(l.to) < 30*time.Second })
 }
 
 func (c *claims) old() bool {

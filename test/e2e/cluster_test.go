@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -31,66 +30,6 @@ func startCluster(t *testing.T, n int, on backends) (servers []*server, urls []s
 	return servers, urls
 }
 
-// Three servers sell one sale. Two of the three crowds are the same buyers with
-// the same keys, so most claims are made on two servers at the same time. Later
-// a claim gets its order from any server, whatever has become of the sale (I4).
-func TestThreeServers(t *testing.T) {
-	for name, on := range map[string]func(*testing.T) backends{
-		"redis and postgres": sharedBackends, "postgres alone": postgresAlone,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			threeServers(t, on(t))
-		})
-	}
-}
-
-func threeServers(t *testing.T, on backends) {
-	t.Helper()
-	servers, urls := startCluster(t, 3, on)
-	const buyers, perBuyer = 1500, 2
-	const total = int64(buyers)
-	sale := createSale(t, servers[0], total, perBuyer)
-	awaitState(t, servers, sale, sluice.StateOpen)
-	rush := startRush(t, loadgen.Options{Sale: sale, Buyers: buyers, Again: 0.2, Connections: 32}, urls, 31, 31, 32)
-	for n, victim := range servers[1:] { // while the others go on
-		if !rush.awaitDecided(rush.planned() * int64(n+1) / 4) {
-			t.Fatal("the rush was over too soon")
-		}
-		victim.kill()
-		victim.start()
-	}
-	verify(t, servers[0], rush, total, perBuyer)
-
-	merchant := servers[1].merchant()
-	for _, change := range []struct {
-		do   func(context.Context, sluice.SaleID) (api.AdminSale, error)
-		want sluice.State
-		code sluice.Code // of a claim that was never made before
-	}{
-		{nil, sluice.StateSoldOut, sluice.SoldOut},
-		{merchant.PauseSale, sluice.StatePaused, sluice.Paused},
-		{merchant.ResumeSale, sluice.StateSoldOut, sluice.SoldOut},
-		{merchant.CloseSale, sluice.StateClosed, sluice.Closed},
-	} {
-		if change.do != nil {
-			must.Get(change.do(t.Context(), sale))(t)
-		}
-		awaitState(t, servers, sale, change.want)
-		for i, url := range urls {
-			// Each server is asked for what another one has promised.
-			other := rush.outcomes[(i+1)%len(urls)]
-			repeatAt(t, url, sale, other, 30, string(change.want))
-			_, err := buyer(t, url, "latecomer", client.Options{}).Place(t.Context(), sale, client.NewKey(),
-				api.PlaceOrder{Quantity: 1})
-			if client.CodeOf(err) != change.code.String() {
-				t.Errorf("%s: a latecomer gets %v, want %s", change.want, err, change.code)
-			}
-		}
-	}
-	audit(t, servers[2], sale, 0, "after closing")
-}
-
 // awaitState waits until every server shows the state: what one changes, all
 // know within a second.
 func awaitState(t *testing.T, servers []*server, sale sluice.SaleID, want sluice.State) {
@@ -113,40 +52,6 @@ func repeatAt(t *testing.T, url string, sale sluice.SaleID, of *loadgen.Outcome,
 		if err != nil || got.OrderID != p.Order || !got.Replayed {
 			t.Errorf("%s: %s of %s repeated at %s: %+v, %v (I4)", when, p.Order, loadgen.BuyerName(p.Buyer), url, got, err)
 		}
-	}
-}
-
-// What a key names, on two servers.
-func TestKeys(t *testing.T) {
-	t.Parallel()
-	servers, urls := startCluster(t, 2, sharedBackends(t))
-	sale := createSale(t, servers[0], 100, 10)
-	awaitState(t, servers, sale, sluice.StateOpen)
-	const key = "attempt-0001"
-	alice := []*client.Client{buyer(t, urls[0], "alice", client.Options{}), buyer(t, urls[1], "alice", client.Options{})}
-	bob := buyer(t, urls[1], "bob", client.Options{})
-	place := func(c *client.Client, quantity int64) client.Placed {
-		t.Helper()
-		got := must.Get(c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: quantity}))(t)
-		return got
-	}
-	first := place(alice[0], 2)
-	if again := place(alice[1], 2); again.OrderID != first.OrderID || !again.Replayed {
-		t.Errorf("the same claim on another server: %+v, first %+v (I4)", again, first)
-	}
-	for _, c := range alice {
-		_, err := c.Place(t.Context(), sale, key, api.PlaceOrder{Quantity: 3})
-		var refused *client.Error
-		if !errors.As(err, &refused) || refused.Code != sluice.KeyReused.String() || refused.Status != 422 {
-			t.Errorf("the same key with another quantity: %v", err)
-		}
-	}
-	if other := place(bob, 2); other.OrderID == first.OrderID || other.Replayed {
-		t.Errorf("the same key of another buyer: %+v, of the first %+v", other, first)
-	}
-	awaitStored(t, servers[1], sale)
-	if orders := storedOrders(t, servers[1], sale); len(orders) != 2 || orders[0].Quantity+orders[1].Quantity != 4 {
-		t.Errorf("want two orders of 2 units, have %+v", orders)
 	}
 }
 
