@@ -85,6 +85,8 @@ func (a *Act) buyer() sluice.BuyerID { return sluice.BuyerID(fmt.Sprint("buyer-"
 
 // restart starts a server that is dead, or another one in its place, with another name and an empty folder.
 func (w *world) restart(n int, another bool) {
+	w.starts <- struct{}{}
+	defer func() { <-w.starts }()
 	w.mu.Lock()
 	s := w.servers[n]
 	w.mu.Unlock()
@@ -161,13 +163,16 @@ func (w *world) ageStore(ctx context.Context, how string) error {
 	if !w.storeCopied {
 		return errors.New("there is no copy")
 	}
+	w.starts <- struct{}{} // no server starts meanwhile
 	for _, s := range w.all() {
 		w.kill(s, "the middle of something, for a restore")
 		<-s.closed
 	}
 	w.storeLives++
 	w.storePath = filepath.Join(w.dir, fmt.Sprintf("store-%d.db", w.storeLives))
-	if err := copyFile(backup, w.storePath); err != nil {
+	err := copyFile(backup, w.storePath)
+	<-w.starts
+	if err != nil {
 		return err
 	}
 	w.claims.restore()

@@ -51,8 +51,9 @@ type world struct {
 
 	mu       sync.Mutex
 	servers  []*server
-	starting []*server // that open, or have opened, their ports last
-	lives    []int     // how often another server came in the place of each
+	starting []*server     // that open, or have opened, their ports last
+	starts   chan struct{} // holds something while a server starts, or while none may
+	lives    []int         // how often another server came in the place of each
 	claims   *claims
 	story    []string
 	names    map[string]string // short names of order ids
@@ -116,7 +117,8 @@ func Run(dir string, p Plan, r *Receiver) Result {
 		plan: p, dir: dir, receiver: r, url: "world:" + dir, begins: time.Now(),
 		turns:   newTurns(p.Seed),
 		servers: make([]*server, p.Servers), starting: make([]*server, p.Servers), lives: make([]int, p.Servers),
-		names: map[string]string{}, claims: newClaims(&p),
+		starts: make(chan struct{}, 1),
+		names:  map[string]string{}, claims: newClaims(&p),
 	}
 	w.shared = &shared{clock: new(clock), memo: newMemo()}
 	w.storePath = filepath.Join(dir, "store-0.db")
