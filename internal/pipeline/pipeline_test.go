@@ -39,8 +39,7 @@ type faults struct {
 	port.Journal
 	*sqlitestore.Store
 
-	down    atomic.Bool  // the store does not answer
-	noReply atomic.Int64 // readings of new entries whose reply gets lost
+	down    atomic.Bool // the store does not answer
 	noAck   atomic.Bool
 	inserts atomic.Int64
 
@@ -97,9 +96,6 @@ func (f *faults) Ack(ctx context.Context, id sluice.SaleID, ids []string) error 
 
 func (f *faults) ReadJournal(ctx context.Context, read port.JournalRead) ([]port.Entry, error) {
 	entries, err := f.Journal.ReadJournal(ctx, read)
-	if read.Source == port.New && len(entries) > 0 && f.noReply.Add(-1) >= 0 {
-		return nil, errDown
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i := range entries {
@@ -244,43 +240,6 @@ func eventually(t *testing.T, what string, reached func() bool) {
 	}
 }
 
-func TestDrainsInOrder(t *testing.T) {
-	r := newRig(t)
-	orders := r.accept(40, 7)
-	p := r.pipeline()
-	p.Wake(sale)
-	r.drained(orders)
-	for i, o := range r.stored() {
-		if o.Seq != int64(i+1) || o.Status != sluice.Pending {
-			t.Fatalf("order %d has sequence %d and is %s, want %d and pending", i, o.Seq, o.Status, i+1)
-		}
-	}
-	if n := r.faults.inserts.Load(); n > 40*7/14+1 {
-		t.Errorf("%d transactions for 280 claims, want batches of up to 20", n)
-	}
-	more := r.accept(3, 1)
-	p.Wake(sale)
-	r.drained(append(orders, more...))
-}
-
-func TestWaitsWhileTheStoreIsDown(t *testing.T) {
-	r := newRig(t)
-	r.faults.down.Store(true)
-	p := r.pipeline()
-	orders := r.accept(5, 3)
-	p.Wake(sale)
-	orders = append(orders, r.accept(5, 3)...) // buyers are still answered
-	p.Wake(sale)
-	if r.backlog() != 10 {
-		t.Fatalf("backlog %d while the store is down, want 10", r.backlog())
-	}
-	r.faults.down.Store(false)
-	r.drained(orders)
-	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
-		t.Errorf("%d entries were set aside because the store was down", len(letters))
-	}
-}
-
 func TestPoisonIsSetAsideAndBlocksNobody(t *testing.T) {
 	r := newRig(t)
 	bad := r.accept(1, 2)
@@ -363,41 +322,6 @@ func TestPoisonDoesNotDelayNewEntries(t *testing.T) {
 	}
 	if r.backlog() != 1 {
 		t.Errorf("backlog %d, want the poison to stay in the journal", r.backlog())
-	}
-}
-
-func TestATransientFailureIsTriedAgain(t *testing.T) {
-	r := newRig(t)
-	orders := r.accept(4, 1)
-	var failures atomic.Int64
-	r.faults.set(func(e *port.Entry) error {
-		if e.FirstSeq == 3 && failures.Add(1) <= 3 { // together, alone, and once as a suspect
-			return errors.New("deadlock detected")
-		}
-		return nil
-	}, nil)
-	r.pipeline().Wake(sale)
-	r.drained(orders)
-	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
-		t.Errorf("%d entries were set aside, want none", len(letters))
-	}
-}
-
-// Trouble that every entry has is the store's: nothing is set aside for it.
-func TestTroubleOfTheStoreIsNobodysFault(t *testing.T) {
-	r := newRig(t)
-	var failures atomic.Int64
-	r.faults.set(func(*port.Entry) error {
-		if failures.Add(1) <= 300 { // far more than all attempts, while Ping works
-			return errors.New("disk quota exceeded")
-		}
-		return nil
-	}, nil)
-	orders := r.accept(10, 3)
-	r.pipeline().Wake(sale)
-	r.drained(orders)
-	if letters, _ := r.store.DeadLetters(t.Context(), sale); len(letters) != 0 {
-		t.Errorf("%d entries were set aside, want none", len(letters))
 	}
 }
 
@@ -493,61 +417,6 @@ func TestDamagedEntryIsSetAside(t *testing.T) {
 	if err != nil || len(letters) != 1 || letters[0].Claims != "what stood there" {
 		t.Errorf("dead letters %+v, %v; want the damaged entry's content", letters, err)
 	}
-}
-
-func TestALostAcknowledgementIsMadeGood(t *testing.T) {
-	r := newRig(t)
-	r.faults.noAck.Store(true)
-	p := r.pipeline()
-	orders := r.accept(6, 2)
-	p.Wake(sale)
-	eventually(t, "the orders", func() bool { return len(r.stored()) == len(orders) })
-	r.faults.noAck.Store(false)
-	r.drained(orders)
-}
-
-// Entries are handed out, and the reply that has them gets lost: they are this
-// server's own, so no other server will read them.
-func TestALostReplyOfTheJournalIsMadeGood(t *testing.T) {
-	r := newRig(t)
-	r.faults.noReply.Store(2)
-	p := r.pipeline()
-	orders := r.accept(40, 1)
-	p.Wake(sale)
-	r.drained(orders)
-}
-
-// The server dies between commit and acknowledgement: the next one reads the
-// entries again, and stores nothing twice.
-func TestRestartBetweenCommitAndAck(t *testing.T) {
-	r := newRig(t)
-	r.faults.noAck.Store(true)
-	p := r.pipeline()
-	orders := r.accept(6, 2)
-	p.Wake(sale)
-	eventually(t, "the orders", func() bool { return len(r.stored()) == len(orders) })
-	killed, cancel := context.WithCancel(t.Context())
-	cancel()
-	_ = p.Close(killed)
-	r.close()
-
-	r.open()
-	orders = append(orders, r.accept(2, 1)...)
-	r.pipeline().Wake(sale)
-	r.drained(orders)
-}
-
-func TestCloseDrains(t *testing.T) {
-	r := newRig(t)
-	orders := r.accept(50, 5)
-	p := r.pipeline()
-	p.Wake(sale)
-	must.Succeed(t, p.Close(t.Context()))
-	if r.backlog() != 0 {
-		t.Errorf("backlog %d after Close, want 0", r.backlog())
-	}
-	r.drained(orders)
-	p.Wake(sale) // does nothing, harmlessly
 }
 
 // Each transaction is measured, those that fail too.

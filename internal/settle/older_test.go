@@ -584,11 +584,10 @@ func (r *rig) statuses(want map[sluice.OrderID]sluice.Status) {
 	}
 }
 
-// awkward is a store in which something happens after a LastSeq, or that changes no order.
+// awkward is a store in which something happens after a LastSeq.
 type awkward struct {
 	settle.RebuildStore
-	then   func()
-	closed error
+	then func()
 }
 
 func (s *awkward) LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (int64, error) {
@@ -598,13 +597,6 @@ func (s *awkward) LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (i
 		then()
 	}
 	return seq, err
-}
-
-func (s *awkward) Change(ctx context.Context, change sluice.Change) (sluice.Order, error) {
-	if s.closed != nil {
-		return sluice.Order{}, s.closed
-	}
-	return s.RebuildStore.Change(ctx, change)
 }
 
 // Another server rebuilds the sale while this one compares: the new epoch is healthy.
@@ -631,34 +623,6 @@ func TestVerifyLeavesARebuiltSaleAlone(t *testing.T) {
 		t.Errorf("fenced %t, %v", fenced, err)
 	}
 	r.inStep(2)
-}
-
-// While endings cannot be written again, the journal waits: it needs their units.
-func TestForgottenEndingsComeBeforeTheJournal(t *testing.T) {
-	r := newRig(t)
-	sale := r.oneUnit()
-	alice := r.accepted("alice", true)
-	entries := r.waiting()
-	r.drain()
-	r.cancel(alice)
-	bob := r.accepted("bob", true)
-	r.drain()
-	r.cancel(bob)
-	dave := r.accepted("dave", true) // in the journal
-	r.olderStore(sale, entries)
-	if !r.verify() {
-		t.Fatal("the store is older, and it is not noticed")
-	}
-	busy := errors.New("the row is locked")
-	if did, err := r.with(&awkward{RebuildStore: r.store, closed: busy}).Recover(t.Context(), id, true); did.Applied ||
-		!errors.Is(err, busy) {
-		t.Fatalf("recovered %+v, %v", did, err)
-	}
-	if _, err := r.store.Order(t.Context(), dave); !errors.Is(err, sluice.ErrOrderNotFound) {
-		t.Errorf("dave's order, before alice's has ended: %v", err)
-	}
-	r.recover(r.with(r.store))
-	r.statuses(map[sluice.OrderID]sluice.Status{alice: sluice.Cancelled, dave: sluice.Pending})
 }
 
 // An order is stored, and in the journal still; of its ending the store knows nothing.

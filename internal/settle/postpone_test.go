@@ -178,43 +178,6 @@ func TestAClaimInTheSameMomentWins(t *testing.T) {
 	r.inStep(1)
 }
 
-// While buyers rush, the sale is postponed or a buyer has bought; never both.
-func TestPostponedOrSold(t *testing.T) {
-	for round := range 8 {
-		r := newRig(t)
-		ctx := t.Context()
-		must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
-		var crowd sync.WaitGroup
-		var mu sync.Mutex
-		accepted := 0
-		for buyer := range 4 {
-			crowd.Go(func() {
-				if round%2 == 1 {
-					time.Sleep(time.Duration(round) * 300 * time.Microsecond)
-				}
-				decisions, err := r.ledger.Claim(ctx, id, []sluice.Claim{{
-					Buyer: sluice.BuyerID(fmt.Sprint("buyer-", buyer)), Key: "attempt-1", Quantity: 1,
-					Order: id.Order(fmt.Sprintf("%032x", buyer)),
-				}})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if decisions[0].Code == sluice.Accepted {
-					mu.Lock()
-					accepted++
-					mu.Unlock()
-				}
-			})
-		}
-		_, err := r.desk.Patch(ctx, id, later)
-		crowd.Wait()
-		if (err == nil) == (accepted > 0) {
-			t.Fatalf("round %d: postponed: %v, and %d claims were accepted", round, err, accepted)
-		}
-	}
-}
-
 // A sale that has not opened is deleted on both sides, and its id can be used again.
 func TestDelete(t *testing.T) {
 	r := newRig(t)

@@ -356,55 +356,6 @@ func TestReconcilePlanted(t *testing.T) {
 	}
 }
 
-// What was mended is as if nothing had happened: the audit is green, and the
-// units of a lost release are for sale again, once.
-func TestReconciledIsWhole(t *testing.T) {
-	pairs(t, 3, func(t *testing.T, p *pair) {
-		p.accept("a")
-		p.drain(true)
-		p.accept("b", "c")
-		p.drain(false)
-		p.cancel("b")
-		p.loseReleases()
-		if r := p.reconcile(true); r.Remaining() != 0 {
-			t.Errorf("%+v", r)
-		}
-		for range 2 {
-			p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
-			// A release that was applied and is written again changes nothing (I6).
-			written, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1)
-			if err != nil || !written {
-				t.Errorf("written %v, %v", written, err)
-			}
-		}
-		if again, err := p.store.ReissueRelease(t.Context(), p.orders["b"], 1); again || err != nil {
-			t.Errorf("a release that waits is written again: %v, %v", again, err)
-		}
-		for why, try := range map[string]struct {
-			order sluice.OrderID
-			epoch int64
-		}{"of a live order": {p.orders["c"], 1}, "of another epoch": {p.orders["b"], 2}} {
-			if again, err := p.store.ReissueRelease(t.Context(), try.order, try.epoch); again || err != nil {
-				t.Errorf("%s: %v, %v", why, again, err)
-			}
-		}
-		p.must(settle.NewEnder(p.store, p.ledger, settle.EnderOptions{}).Once(t.Context()))
-		readings, err := p.ledger.Read(t.Context(), []sluice.SaleID{p.id})
-		p.must(err)
-		if readings[0].Taken != 2 {
-			t.Errorf("the ledger has %d taken, want 2", readings[0].Taken)
-		}
-		if before, after, err := p.store.RecountTaken(t.Context(), p.id); before != 2 || after != 2 || err != nil {
-			t.Errorf("counted again: %d, %d, %v", before, after, err)
-		}
-		proof, err := audit.Run(t.Context(), p.ledger, p.store, p.id)
-		p.must(err)
-		if !proof.OK {
-			t.Errorf("%+v", proof)
-		}
-	})
-}
-
 // miscounting is a ledger whose counter is wrong, until the sale is loaded.
 type miscounting struct {
 	port.Ledger
