@@ -48,43 +48,6 @@ func (s *shop) status(order sluice.OrderID) string {
 	return field(body, "status")
 }
 
-// A copy of the store lacks a payment and an ending, and nothing was sold since. Their counts
-// differ, and both orders are overdue when the server starts: neither may expire.
-func TestAStoreThatLacksEndingsIsRestored(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	dir, old := filepath.Join(base, "data"), filepath.Join(base, "old-store.db")
-	s := openShop(t, dir)
-	sale := formatSale(restoreSale)
-	sale.Total, sale.PaymentWindow, sale.PaymentGrace = 2, 2*time.Second, 0
-	must.Get(s.engine.Control().Create(t.Context(), sale))(t)
-	paid, _ := s.claim(1)
-	ended, _ := s.claim(2)
-	await(t, "the orders", func() bool { return s.status(paid) == "pending" && s.status(ended) == "pending" })
-	copyDB(t, filepath.Join(dir, "store.db"), old)
-	if code, body := s.ask(http.MethodPost, "/v1/admin/orders/"+string(paid)+"/pay", `{"payment_id":"p"}`); code != http.StatusOK {
-		t.Fatalf("%d %s", code, body)
-	}
-	s.cancel(ended)
-	await(t, "the unit", func() bool {
-		report, err := s.engine.Audit(t.Context(), restoreSale)
-		return err == nil && report.OK && report.Figures.Ledger.LiveClaims == 1
-	})
-	s.close()
-	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
-		_ = os.Remove(filepath.Join(dir, file)) // not all are there
-	}
-	copyDB(t, old, filepath.Join(dir, "store.db"))
-	time.Sleep(sale.PaymentWindow)
-	s = openShop(t, dir)
-	if did := s.recover(restoreSale); did.Ended.Count != 1 || did.Unpaid.Count != 1 {
-		t.Errorf("recovered %+v", did)
-	}
-	if status := s.status(paid); status != "pending" {
-		t.Errorf("the order that was paid is %s", status)
-	}
-}
-
 // A backup of the store is restored beside a ledger that went on. The sale waits for a person;
 // meanwhile no order expires. Afterwards every buyer has the order that was promised, also of
 // those that had ended; nothing is sold twice; and the shop can send its payments again.

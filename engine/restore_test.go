@@ -10,8 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,18 +22,14 @@ import (
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
 
-// shop is an embedded engine with one sale, and what its buyers were promised.
+// shop is an embedded engine with one sale.
 type shop struct {
 	t      *testing.T
 	dir    string
 	engine *engine.Engine
 }
 
-const (
-	restoreSale   = sluice.SaleID("phone")
-	restoreTotal  = 300
-	restoreBuyers = 450
-)
+const restoreSale = sluice.SaleID("phone")
 
 func openShop(t *testing.T, dir string) *shop {
 	t.Helper()
@@ -113,59 +107,6 @@ func (s *shop) cancel(order sluice.OrderID) {
 	}
 }
 
-// promises are what buyers were told.
-type promises struct {
-	mu     sync.Mutex
-	orders map[int]sluice.OrderID
-}
-
-// before returns those that were given before now, without those that their
-// buyers cancel.
-func (p *promises) before() map[int]sluice.OrderID {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	kept := map[int]sluice.OrderID{}
-	for buyer, order := range p.orders {
-		if buyer%5 != 0 { // see rush
-			kept[buyer] = order
-		}
-	}
-	return kept
-}
-
-// rush lets every buyer claim once; each fifth cancels. When so many have been
-// promised an order, the moments are called, with the rush going on.
-func (s *shop) rush(moments map[int]func(*promises)) *promises {
-	p := &promises{orders: map[int]sluice.OrderID{}}
-	var next, accepted atomic.Int64
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for {
-				buyer := int(next.Add(1))
-				if buyer > restoreBuyers {
-					return
-				}
-				order, code := s.claim(buyer)
-				if code != "accepted" {
-					continue
-				}
-				p.mu.Lock()
-				p.orders[buyer] = order
-				p.mu.Unlock()
-				if buyer%5 == 0 {
-					s.cancel(order)
-				}
-				if moment := moments[int(accepted.Add(1))]; moment != nil {
-					moment(p)
-				}
-			}
-		})
-	}
-	all.Wait()
-	return p
-}
-
 // copyDB copies an SQLite file as it is at one moment, and changes nothing in
 // the copy: what a snapshot of the disk would be.
 func copyDB(t *testing.T, from, to string) {
@@ -181,138 +122,6 @@ func copyDB(t *testing.T, from, to string) {
 	}
 }
 
-// stored reads the orders of a store's file.
-func stored(t *testing.T, file string) map[sluice.OrderID]sluice.Order {
-	t.Helper()
-	s := must.Get(port.StoreDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+file))(t)
-	defer s.Close()
-	orders := map[sluice.OrderID]sluice.Order{}
-	must.Succeed(t, s.Snapshot(t.Context(), restoreSale, func(snap port.Snapshot) error {
-		return snap.Orders(func(o sluice.Order) bool { orders[o.ID] = o; return true })
-	}))
-	return orders
-}
-
-// A ledger and a store of different moments of a rush are put together, in every
-// way that a restore can: the sale is rebuilt, or recovered, and nothing wrong is sold.
-func TestRestore(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	s := openShop(t, filepath.Join(base, "original"))
-	sale := sluice.Sale{
-		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-		Terms: sluice.Terms{
-			Version: 1, Total: restoreTotal - 50, MaxPerBuyer: 1, MaxOrders: 9,
-			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
-		},
-		PaymentWindow: time.Hour, PaymentGrace: time.Second,
-	}
-	must.Get(s.engine.Control().Create(t.Context(), sale))(t)
-	var mu sync.Mutex
-	at := map[string]map[int]sluice.OrderID{} // promised before the copy of this name was begun
-	note := func(name string, p *promises) {
-		mu.Lock()
-		defer mu.Unlock()
-		at[name] = p.before()
-	}
-	snapshot := func(name string) func(*promises) {
-		return func(p *promises) {
-			note(name, p)
-			for _, file := range []string{"ledger.db", "store.db"} {
-				copyDB(t, filepath.Join(s.dir, file), filepath.Join(base, name+"-"+file))
-			}
-		}
-	}
-	s.rush(map[int]func(*promises){
-		60: snapshot("early"),
-		90: func(*promises) { // terms, and an epoch, that the early copies do not know
-			if _, err := s.engine.Control().Patch(t.Context(), restoreSale, func(sale *sluice.Sale) error {
-				sale.Total = restoreTotal
-				return nil
-			}); err != nil {
-				t.Error(err)
-			}
-		},
-		140: snapshot("later"),
-		150: func(p *promises) {
-			note("backup", p)
-			if _, err := engine.Backup(t.Context(), engine.Config{DataDir: s.dir}, filepath.Join(base, "backup"), false); err !=
-				nil {
-				t.Error(err)
-			}
-		},
-	})
-	s.close()
-	if t.Failed() {
-		t.FailNow()
-	}
-	for name, with := range map[string]struct {
-		ledger, store string // files; no ledger is one that was deleted
-		promised      string // what must have been saved: what was promised before this
-		rebuilt       bool   // they must disagree
-		recovered     bool   // by a person: the store is the older one
-	}{
-		"a backup":                              {"backup/ledger.db", "backup/store.db", "backup", true, false},
-		"both of nearly one moment":             {"later-ledger.db", "later-store.db", "later", false, false},
-		"a store older than its ledger":         {"later-ledger.db", "early-store.db", "later", true, true},
-		"a backup's store, beside the ledger":   {"original/ledger.db", "backup/store.db", "backup", true, true},
-		"a ledger older than its store":         {"early-ledger.db", "later-store.db", "early", true, false},
-		"an old ledger beside a backup's store": {"early-ledger.db", "backup/store.db", "early", true, false},
-		"the ledger deleted":                    {"", "later-store.db", "", true, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if with.ledger != "" {
-				copyDB(t, filepath.Join(base, with.ledger), filepath.Join(dir, "ledger.db"))
-			}
-			copyDB(t, filepath.Join(base, with.store), filepath.Join(dir, "store.db"))
-			restored(t, dir, at[with.promised], with.rebuilt, with.recovered)
-		})
-	}
-}
-
-// restored opens an engine on restored files and holds them against what was
-// stored and promised.
-func restored(t *testing.T, dir string, promised map[int]sluice.OrderID, rebuilt, recovered bool) {
-	t.Helper()
-	before := stored(t, filepath.Join(dir, "store.db"))
-	s := openShop(t, dir)
-	if recovered {
-		s.recover(restoreSale)
-	}
-	// All buyers come again, with the same keys: no buyer gets another order.
-	again := s.rush(nil)
-	for buyer, order := range promised {
-		if again.orders[buyer] != order {
-			t.Errorf("buyer %d was promised %s and gets %q (I4, I5)", buyer, order, again.orders[buyer])
-		}
-	}
-	await(t, "everything to be stored and given back", func() bool {
-		report, err := s.engine.Audit(t.Context(), restoreSale)
-		return err == nil && report.InFlight == 0 && report.Figures.Ledger.Fence == "" &&
-			report.Figures.Ledger.LiveClaims == report.Figures.Store.LiveUnits
-	})
-	report, err := s.engine.Audit(t.Context(), restoreSale)
-	if err != nil || !report.OK {
-		t.Errorf("audit: %+v, %v", report, err)
-	}
-	if epoch := report.Figures.Store.Epoch; rebuilt && epoch < 2 {
-		t.Errorf("epoch %d: it was not rebuilt", epoch)
-	}
-	if taken := report.Figures.Store.Taken; taken > restoreTotal {
-		t.Errorf("%d units taken of %d (I1)", taken, restoreTotal)
-	}
-	s.close()
-	now := stored(t, filepath.Join(dir, "store.db"))
-	for id, o := range before {
-		have, ok := now[id]
-		if !ok || have.Buyer != o.Buyer || have.Seq != o.Seq || have.Epoch != o.Epoch {
-			t.Errorf("stored order %s was %+v and is %+v", id, o, have)
-		}
-	}
-	t.Logf("%d orders restored, %d now, epoch %d", len(before), len(now), report.Figures.Store.Epoch)
-}
-
 // patience bounds every wait for what must happen: a machine may be busy, and only what
 // never happens is a failure.
 const patience = 5 * time.Minute
@@ -324,63 +133,6 @@ func await(t *testing.T, what string, reached func() bool) {
 			t.Fatalf("waited %s for %s", patience, what)
 		}
 	}
-}
-
-// A store of before several rebuilds stands beside a ledger of after them.
-func TestRestoreOfAStoreThatIsEpochsBehind(t *testing.T) {
-	t.Parallel()
-	base := t.TempDir()
-	dir := filepath.Join(base, "data")
-	s := openShop(t, dir)
-	sale := sluice.Sale{
-		ID: restoreSale, SKU: "sku", Title: "title", Price: sluice.Money{Amount: 1, Currency: "CNY"},
-		Terms: sluice.Terms{
-			Version: 1, Total: 5, MaxPerBuyer: 1, MaxOrders: 9,
-			OpensAt: time.Now().Add(-time.Hour).UTC().Truncate(time.Millisecond),
-		},
-		PaymentWindow: time.Hour, PaymentGrace: time.Second,
-	}
-	must.Get(s.engine.Control().Create(t.Context(), sale))(t)
-	promised := map[int]sluice.OrderID{}
-	for buyer := 1; buyer <= 4; buyer++ {
-		order, code := s.claim(buyer)
-		if code != "accepted" {
-			t.Fatal(code)
-		}
-		promised[buyer] = order
-		s.close()
-		if buyer == 1 {
-			copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
-		}
-		fence(t, filepath.Join(dir, "store.db"))
-		s = openShop(t, dir)
-	}
-	if order, code := s.claim(4); order != promised[4] {
-		t.Fatal(order, code)
-	}
-	s.close()
-
-	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
-		_ = os.Remove(filepath.Join(dir, file)) // not all are there
-	}
-	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
-	s = openShop(t, dir)
-	s.recover(restoreSale)
-	for buyer, order := range promised {
-		if again, code := s.claim(buyer); again != order {
-			t.Errorf("buyer %d was promised %s and gets %s %s", buyer, order, again, code)
-		}
-	}
-	if _, code := s.claim(5); code != "accepted" {
-		t.Errorf("the fifth unit: %s", code)
-	}
-	if _, code := s.claim(6); code != "sold_out" {
-		t.Errorf("a sixth of five units: %s (I1)", code)
-	}
-	await(t, "an audit that adds up", func() bool {
-		report, err := s.engine.Audit(t.Context(), restoreSale)
-		return err == nil && report.OK && report.Figures.Store.Taken == 5
-	})
 }
 
 // fence asks for a rebuild, behind the back of a server that is down.
@@ -463,37 +215,6 @@ func (d *oldFolder) end(order sluice.OrderID) {
 		return err
 	})
 	d.must(err)
-}
-
-// A journal beside an older store, in which units are held that have been sold
-// again since: they are given up before the journal is stored.
-func TestRestoreOfAStoreBesideAJournal(t *testing.T) {
-	d := newOldFolder(t)
-	ctx, base, dir, store, ledger, must := t.Context(), d.base, d.dir, d.store, d.ledger, d.must
-	d.create(restoreSale)
-	alice := d.claim(restoreSale, "alice", true)
-	copyDB(t, filepath.Join(dir, "store.db"), filepath.Join(base, "old-store.db"))
-	d.end(alice)
-	d.end(d.claim(restoreSale, "carol", true))
-	dave := d.claim(restoreSale, "dave", false)
-	must(store.Close())
-	must(ledger.Close())
-	for _, file := range []string{"store.db", "store.db-wal", "store.db-shm"} {
-		_ = os.Remove(filepath.Join(dir, file)) // not all are there
-	}
-	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
-
-	s := openShop(t, dir)
-	s.recover(restoreSale)
-	await(t, "an audit that adds up", func() bool {
-		report, err := s.engine.Audit(ctx, restoreSale)
-		return err == nil && report.OK && report.InFlight == 0 && report.Figures.Store.Epoch > 1
-	})
-	s.close()
-	orders := stored(t, filepath.Join(dir, "store.db"))
-	if orders[alice].Status != sluice.Cancelled || orders[dave].Status != sluice.Pending {
-		t.Errorf("alice's order is %s, dave's %s: want cancelled and pending", orders[alice].Status, orders[dave].Status)
-	}
 }
 
 // An epoch that no server has counted, in the store: nothing is loaded, the log

@@ -323,25 +323,6 @@ func TestBatcherCloseLandsWhatFlies(t *testing.T) {
 	})
 }
 
-// Everybody gets the answer to their own claim, whatever the batches.
-func TestBatcherAnswersEachCaller(t *testing.T) {
-	b := NewBatcher(&slowLedger{}, BatcherOptions{MaxBatch: 16})
-	var done sync.WaitGroup
-	for g := range 64 {
-		done.Go(func() {
-			for i := range 200 {
-				c := claim(g*1000 + i)
-				d, err := b.Claim(context.Background(), sluice.SaleID(fmt.Sprint("sale-", g%3)), c)
-				if err != nil || d.Order != c.Order {
-					t.Errorf("claim %s got the answer %+v, %v", c.Order, d, err)
-					return
-				}
-			}
-		})
-	}
-	done.Wait()
-}
-
 func BenchmarkBatcher(b *testing.B) {
 	batcher := NewBatcher(instant{}, BatcherOptions{})
 	b.SetParallelism(1000)

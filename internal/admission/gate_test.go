@@ -81,6 +81,10 @@ func TestGateRefusesOnlyWhatItKnows(t *testing.T) {
 		{name: "fenced in the ledger", change: func(v *View) { v.Reading.Fence = "lost" }, want: asks},
 		{name: "fenced in the store", change: func(v *View) { v.Sale.Fence = "not_covered" }, want: sluice.Unavailable},
 
+		{name: "the ledger's clock says that it is open", change: func(v *View) {
+			v.Reading.Now, v.Reading.Terms.OpensAt = clock.Add(10*time.Second), clock.Add(5*time.Second)
+		}, want: sluice.SoldOut},
+
 		// The boundary: the ledger's clock lies 0 to 10 ms behind our reading of it, and what it said was cut to a
 		// millisecond.
 		{name: "before opening", change: window(time.Second, time.Hour), want: sluice.NotOpen},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -238,44 +237,6 @@ func (w *world) mustHave(name string, after int64, wants func(*sluice.Event) boo
 }
 
 func all(*sluice.Event) bool { return true }
-
-// A receiver that fails now and then gets everything, in order per order; so
-// does another one that wants two types only.
-func TestFailuresNowAndThen(t *testing.T) {
-	w := newWorld(t)
-	first, second := w.webhook("a"), w.webhook("b", sluice.EventOrderPaid, sluice.EventOrderRefunded)
-	random, mu := rand.New(rand.NewPCG(1, 2)), sync.Mutex{}
-	w.answer(func(string, *sluice.Event) (notify.Answer, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		switch random.IntN(6) {
-		case 0:
-			return notify.Answer{}, errors.New("the connection broke")
-		case 1:
-			return notify.Answer{Status: []int{500, 301, 404, 199}[random.IntN(4)]}, nil
-		}
-		return notify.Answer{Status: 200}, nil
-	})
-	o := options(w, "n")
-	o.Backoff = slices.Repeat([]time.Duration{time.Millisecond}, 100)
-	for i := range 5 {
-		ids := w.orders(40)
-		w.change(sluice.Pay, ids...)
-		w.change(sluice.Refund, ids[:20]...)
-		if i == 1 { // what is there already comes in rounds that hold several events of an order
-			w.send(o)
-		}
-	}
-	w.until("everything is delivered", func() bool { return w.served(first) && w.served(second) })
-	w.mustHave("a", 2, all)
-	w.mustHave("b", 2, func(e *sluice.Event) bool {
-		return e.Type == sluice.EventOrderPaid || e.Type == sluice.EventOrderRefunded
-	})
-	if hook := w.show(first); hook.Delivered != 5*100 || hook.LastFailure.IsZero() || hook.LastError == "" ||
-		hook.LastSuccess.IsZero() {
-		t.Errorf("the webhook is %+v, want 500 delivered", hook)
-	}
-}
 
 // A receiver that is down costs few attempts and loses nothing; when it is back
 // it gets everything, in order.
