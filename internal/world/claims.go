@@ -156,9 +156,12 @@ func refused(status int) bool {
 		status != http.StatusTooManyRequests
 }
 
-// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the ledger
-// forgot that the sale is deleted.
+// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the sale was
+// deleted, and either the ledger forgot that, or the store is a copy from before it was created again.
 func (c *claims) excused(try attempt, p *promise) bool {
+	if c.of[try.sale].deleted && c.restored {
+		return true
+	}
 	return slices.ContainsFunc(c.losses, func(l loss) bool {
 		return (l.sale == -1 || l.sale == try.sale) && (c.of[try.sale].deleted ||
 			p.server.dead.Load() && !p.at.Before(l.from) && !p.at.After(l.to))
