@@ -284,12 +284,12 @@ func (w *world) watch(a *Act) {
 
 // settleOrder does something about an order.
 func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
-	payment := w.claims.payment(order)
-	if payment == "" {
-		payment = fmt.Sprint("payment-", order)
-	}
-	if a.N > 0 {
+	payment := cmp.Or(w.claims.payment(order), fmt.Sprint("payment-", order))
+	switch others := w.claims.payments(); {
+	case a.N == payAgain:
 		payment += "-again"
+	case a.N == payWithAnothers && len(others) > 0:
+		payment = w.claims.payment(others[a.Number%len(others)])
 	}
 	for try := range 4 {
 		s := w.live(a.Server + try)
@@ -301,7 +301,11 @@ func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
 		var err error
 		switch a.Do {
 		case "pay":
-			got, err = s.admin.PayOrder(ctx, order, payment)
+			if a.N != payTooMuch {
+				got, err = s.admin.PayOrder(ctx, order, payment)
+			} else if got, err = s.admin.PayOrderAmount(ctx, order, payment, sluice.Money{Amount: 12345, Currency: "CNY"}); err == nil {
+				w.claims.complain("%s is paid with an amount that it does not have", order)
+			}
 		case "cancel":
 			got, err = s.admin.AdminCancelOrder(ctx, order)
 		case "reject":

@@ -181,6 +181,11 @@ func (c *claims) settled(order sluice.OrderID, did, payment string, status sluic
 	switch {
 	case did == "pay" && status == sluice.Paid:
 		c.paid[order] = payment
+		for other, with := range c.paid {
+			if with == payment && other != order {
+				c.wrong = append(c.wrong, fmt.Sprintf("%s and %s are paid by one payment", order, other))
+			}
+		}
 	case !status.Live():
 		c.over[order] = status
 		delete(c.paid, order)

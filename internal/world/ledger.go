@@ -186,7 +186,11 @@ func (l *ledger) Recall(ctx context.Context, claim sluice.ClaimID) (port.Record,
 }
 
 func (l *ledger) Load(ctx context.Context, image port.LoadImage) error {
-	return l.way.do(ctx, call{"Load", image.Sale, true}, func() error { return l.inner().Load(ctx, image) })
+	return l.way.do(ctx, call{"Load", image.Sale, true}, func() error {
+		err := l.inner().Load(ctx, image)
+		l.way.server.world.tell("server %d loads %s under epoch %d: %v", l.way.server.n, image.Sale, image.Epoch, err)
+		return err
+	})
 }
 
 func (l *ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
@@ -261,7 +265,12 @@ func (l *ledger) peek(ctx context.Context, sale sluice.SaleID, yield func(port.E
 
 func (l *ledger) Release(ctx context.Context, sale sluice.SaleID, releases []port.Release) (port.Released, error) {
 	return get(ctx, l.way, call{"Release", sale, true}, func() (port.Released, error) {
-		return l.inner().Release(ctx, sale, releases)
+		released, err := l.inner().Release(ctx, sale, releases)
+		if released.Applied < len(releases) {
+			l.way.server.world.tell("server %d gives back %d orders of %s: %+v, %v", l.way.server.n, len(releases), sale, released,
+				err)
+		}
+		return released, err
 	})
 }
 

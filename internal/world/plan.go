@@ -215,6 +215,13 @@ func (p *Plan) crowd(r *rand.Rand, sale, claims, buyers int) {
 	}
 }
 
+// How the shop pays, where it does not pay an order once and as it is.
+const (
+	payAgain        = 1 + iota // with another payment
+	payWithAnothers            // with the payment of another order
+	payTooMuch
+)
+
 // shop pays orders, and ends some of them otherwise.
 func (p *Plan) shop(r *rand.Rand, sale, times, buyers int) {
 	for range times {
@@ -236,7 +243,7 @@ func (p *Plan) shop(r *rand.Rand, sale, times, buyers int) {
 		case 4:
 			a.Do = "extend"
 		case 5:
-			a.Do, a.N = "pay", 1 // another payment
+			a.N = 1 + r.Int64N(3)
 		case 10:
 			a.Do = "erase"
 		}

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 )
@@ -30,7 +31,7 @@ func (w *world) read(ctx context.Context, over <-chan struct{}) {
 			w.claims.startOver()
 			after, saved = "", ""
 		case err == nil:
-			w.claims.heard(page.Events)
+			w.hears(page.Events)
 			after = page.Next
 		}
 		switch random.IntN(6) {
@@ -52,15 +53,17 @@ func (c *claims) startOver() {
 	clear(c.events)
 }
 
-// heard notes what the feed's reader was given: the same again after a crash.
-func (c *claims) heard(events []api.Event) {
+// hears notes what the feed's reader was given: the same again after a crash. What servers did by themselves is told.
+func (w *world) hears(events []api.Event) {
 	for i := range events {
-		c.event(&events[i])
+		if e := &events[i]; w.claims.event(e) && e.Type == sluice.EventOrderExpired {
+			w.tell("the feed: %s is expired", e.Data.Order.OrderID)
+		}
 	}
 }
 
-// event notes one, and reports whether it is what the reader was given under that number.
-func (c *claims) event(e *api.Event) {
+// event notes one, and judges whether it is what the reader was given under that number. It reports whether it is new.
+func (c *claims) event(e *api.Event) bool {
 	said := string(e.Type)
 	if o := e.Data.Order; o != nil {
 		said += " " + string(o.OrderID) + " " + string(o.Status)
@@ -73,4 +76,5 @@ func (c *claims) event(e *api.Event) {
 	if known && before != said && !restored {
 		c.complain("event %d was %q, and is %q", e.Seq, before, said)
 	}
+	return !known
 }

@@ -6,6 +6,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -238,8 +239,9 @@ func (w *world) sells(ctx context.Context, s *server, n int) string {
 		return fmt.Sprintf("%s: %v", id, err)
 	case !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
 		sale.State == sluice.StateUnavailable || sale.Available == nil || *sale.Available+sale.Taken != *sale.Total):
-		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, available %v", id,
-			sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, sale.Available)
+		left, _ := json.Marshal(sale.Available)
+		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, %s available of %d", id,
+			sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, left, *sale.Total)
 	}
 	if !w.claims.kept(n, w.storeClock.now()) {
 		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
