@@ -303,7 +303,10 @@ func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
 		case "pay":
 			if a.N != payTooMuch {
 				got, err = s.admin.PayOrder(ctx, order, payment)
-			} else if got, err = s.admin.PayOrderAmount(ctx, order, payment, sluice.Money{Amount: 12345, Currency: "CNY"}); err == nil {
+				break
+			}
+			got, err = s.admin.PayOrderAmount(ctx, order, payment, sluice.Money{Amount: 12345, Currency: "CNY"})
+			if err == nil {
 				w.claims.complain("%s is paid with an amount that it does not have", order)
 			}
 		case "cancel":

@@ -156,8 +156,8 @@ func refused(status int) bool {
 		status != http.StatusTooManyRequests
 }
 
-// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the sale was
-// deleted, and either the ledger forgot that, or the store is a copy from before it was created again.
+// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the sale
+// was deleted, and either the ledger forgot that, or the store is a copy from before it was created again.
 func (c *claims) excused(try attempt, p *promise) bool {
 	if c.of[try.sale].deleted && c.restored {
 		return true
@@ -287,12 +287,14 @@ func (c *claims) restore() {
 	}
 }
 
-// lacking reports whether an audit is right to miss something: an older copy of the store lacks it, a dead letter has it,
-// or the ledger has lost it just now and is not rebuilt.
+// lacking reports whether an audit is right to miss something: an older copy of the store lacks it, a dead letter has
+// it, or the ledger has lost it just now and is not rebuilt.
 func (c *claims) lacking() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.restored || c.aside || slices.ContainsFunc(c.losses, func(l loss) bool { return time.Since(l.to) < 30*time.Second })
+	return c.restored || c.aside || slices.ContainsFunc(c.losses, func(l loss) bool {
+		return time.Since(l.to) < 30*time.Second
+	})
 }
 
 func (c *claims) old() bool {

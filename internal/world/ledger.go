@@ -267,8 +267,8 @@ func (l *ledger) Release(ctx context.Context, sale sluice.SaleID, releases []por
 	return get(ctx, l.way, call{"Release", sale, true}, func() (port.Released, error) {
 		released, err := l.inner().Release(ctx, sale, releases)
 		if released.Applied < len(releases) {
-			l.way.server.world.tell("server %d gives back %d orders of %s: %+v, %v", l.way.server.n, len(releases), sale, released,
-				err)
+			l.way.server.world.tell("server %d gives back %d orders of %s: %+v, %v", l.way.server.n, len(releases), sale,
+				released, err)
 		}
 		return released, err
 	})

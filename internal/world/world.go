@@ -240,8 +240,8 @@ func (w *world) sells(ctx context.Context, s *server, n int) string {
 	case !archived && (sale.Fence != "" || sale.Backlog != 0 || sale.Taken != sale.StoredTaken ||
 		sale.State == sluice.StateUnavailable || sale.Available == nil || *sale.Available+sale.Taken != *sale.Total):
 		left, _ := json.Marshal(sale.Available)
-		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, %s available of %d", id,
-			sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, left, *sale.Total)
+		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, %s available of %d",
+			id, sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, left, *sale.Total)
 	}
 	if !w.claims.kept(n, w.storeClock.now()) {
 		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
