@@ -300,25 +300,6 @@ func TestSalesThatHangHoldUpNoOther(t *testing.T) {
 	}
 }
 
-// A load that fails is repeated at once by the server that began it.
-func TestALoadThatFailsIsRepeated(t *testing.T) {
-	var loads atomic.Int64
-	r := newFollowRig(t, &faultyLedger{
-		load: func(context.Context, port.LoadImage) error {
-			if loads.Add(1) <= 3 {
-				return errors.New("connection refused")
-			}
-			return nil
-		},
-		apply: func(context.Context, sluice.SaleID) error { return nil },
-	}, "phone")
-	r.fence("phone")
-	r.until("the rebuild", func() bool { return r.rebuilt("phone") })
-	if loads.Load() != 4 {
-		t.Errorf("%d loads, want 4", loads.Load())
-	}
-}
-
 // A sale that has had no run since the start is idle until something happens in
 // it: those that sell do not wait behind all that do not.
 func TestWhatSellsIsReconciledBeforeWhatIsIdle(t *testing.T) {
@@ -457,6 +438,7 @@ func TestWhatRaisesADoubt(t *testing.T) {
 		}
 	}
 	f := newFollower(&follower{log: slog.New(slog.DiscardHandler)})
+	f.storing["phone"] = true
 	for i, step := range []struct {
 		what   string
 		view   *admission.View
@@ -473,6 +455,9 @@ func TestWhatRaisesADoubt(t *testing.T) {
 	} {
 		if got := f.note("phone", step.view, created).doubts; got != step.doubts {
 			t.Errorf("%d, %s: %d doubts, want %d", i, step.what, got, step.doubts)
+		}
+		if older := i >= 5; f.mayStore("phone") == older {
+			t.Errorf("%d, %s: the journal is stored: %t", i, step.what, !older)
 		}
 	}
 }

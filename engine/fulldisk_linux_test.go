@@ -59,66 +59,6 @@ func (f *filler) remove() {
 	must.Succeed(f.t, os.Remove(f.file.Name()))
 }
 
-// The disk of the embedded ledger is full: claims hear that nothing was decided,
-// the server is not ready, and its log says why. When there is room again, the
-// same claims are accepted, and what was accepted before has stayed.
-func TestFullDisk(t *testing.T) {
-	dir, log := servertest.Disk(t, "16m"), &logged{}
-	b := openBranch(t, engine.Config{DataDir: dir, Node: "one", Log: log.logger()})
-	sell(t, []*branch{b}, prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{}))
-	filler := newFiller(t, dir)
-	orders, refused := map[string]any{}, ""
-	until(t, "a claim to be refused", func() bool { // there may be room in the files
-		filler.fill()
-		buyer := fmt.Sprint("buyer-", len(orders))
-		status, answer := b.claim("phones", buyer, "")
-		if status == http.StatusAccepted {
-			orders[buyer] = answer["order_id"]
-			return false
-		}
-		refused = buyer
-		return status == http.StatusServiceUnavailable &&
-			answer["detail"] == "the ledger refuses to write; this request decided nothing"
-	})
-	filler.fill()
-	for range 3 {
-		if status, answer := b.claim("phones", refused, ""); status != http.StatusServiceUnavailable ||
-			answer["code"] != "unavailable" {
-			t.Errorf("again: %d %v", status, answer)
-		}
-	}
-	if _, err := b.client.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "the ledger refuses to write") {
-		t.Errorf("ready: %v", err)
-	}
-	if lines := log.lines("level=WARN", "claims cannot be decided", "full"); len(lines) != 1 {
-		t.Errorf("the log says why %d times: %q", len(lines), lines)
-	}
-
-	filler.remove()
-	until(t, "the same claim to be accepted", func() bool {
-		status, answer := b.claim("phones", refused, "")
-		orders[refused] = answer["order_id"]
-		return status == http.StatusAccepted
-	})
-	until(t, "the server to be ready", func() bool {
-		_, err := b.client.Ready(t.Context())
-		return err == nil
-	})
-	for buyer, order := range orders {
-		if status, answer := b.claim("phones", buyer, ""); status != http.StatusAccepted || answer["order_id"] != order {
-			t.Errorf("the claim of %s again: %d %v, want order %v", buyer, status, answer, order)
-		}
-	}
-	until(t, "every order to be stored", func() bool {
-		report, err := b.engine.Audit(t.Context(), "phones")
-		if err == nil && !report.OK {
-			t.Fatalf("the audit: %+v", report)
-		}
-		sale, storeErr := b.client.AdminSale(t.Context(), "phones")
-		return err == nil && storeErr == nil && sale.StoredTaken == int64(len(orders))
-	})
-}
-
 // The disk of the store alone is full: claims are accepted, and wait in the
 // journal; what needs the store hears why it fails. When there is room again, all
 // become orders, each with the id that was promised.

@@ -371,39 +371,6 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 	}
 }
 
-// The ledger of a sale is lost as a whole while no server runs. The servers load the
-// sale into the empty one, without being asked: also a server that was killed, whose heartbeat
-// is still there when it starts again.
-func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
-	for name, c := range map[string]struct {
-		killed  bool
-		servers int
-	}{"stopped": {false, 2}, "killed": {true, 1}} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
-			f.open(1, 10, f.redis.URL())
-			if status, _ := f.claim(0, 1); status != http.StatusAccepted {
-				t.Fatal(status)
-			}
-			f.until("the journal to be stored", f.stored)
-			must.Succeed(t, f.engines[0].Close(t.Context()))
-			f.flush()
-			if c.killed {
-				store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
-				must.Succeed(t, store.Heartbeat(t.Context(), f.engines[0].Node()))
-				must.Succeed(t, store.Close())
-			}
-			f.engines, f.clients = nil, nil
-			f.join(c.servers, f.redis.URL())
-			f.until("the sale to be loaded", func() bool {
-				status, _ := f.claim(c.servers-1, 2)
-				return status == http.StatusAccepted
-			})
-		})
-	}
-}
-
 // A shop leaves Redis for PostgreSQL alone, and goes back: what was promised stays, no unit
 // is sold twice, and nothing changes hands while a server with the ledger before lives.
 func TestALedgerIsChanged(t *testing.T) {

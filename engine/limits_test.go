@@ -156,53 +156,6 @@ func TestTheSharedRateOfAnAddressHoldsOnThreeServers(t *testing.T) {
 	}
 }
 
-// Units that return let traffic in on every server, also one that has refused a
-// crowd by itself, and through the admission ratio.
-func TestReturnedUnitsLetTrafficInOnAllServers(t *testing.T) {
-	t.Parallel()
-	branches := threeBranches(t)
-	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{AdmissionRatio: 1.5})
-	sale.Total = 3
-	sell(t, branches, sale)
-	for n, b := range branches {
-		if code := b.try("phones", fmt.Sprint("early-", n), "key-00001"); code != "accepted" {
-			t.Fatal(code)
-		}
-	}
-	for _, b := range branches {
-		n := 0
-		until(t, "every server to refuse by itself", func() bool {
-			n++
-			if code := b.try("phones", fmt.Sprint("stranger-", n), "key-00001"); code != "sold_out" && code != "overloaded" {
-				t.Fatalf("nothing is left, and a buyer gets %s", code)
-			}
-			seen, err := b.client.Sale(t.Context(), "phones")
-			return err == nil && seen.State == sluice.StateSoldOut
-		})
-	}
-	var orders []api.Order
-	until(t, "the orders to be stored", func() bool {
-		page, err := branches[1].client.AdminOrders(t.Context(), sluice.OrderFilter{Sale: "phones", Limit: 10})
-		orders = page.Orders
-		return err == nil && len(orders) == 3
-	})
-	for i, order := range orders {
-		must.Get(branches[i].client.AdminCancelOrder(t.Context(), order.OrderID))(t)
-	}
-	for n, b := range branches {
-		until(t, "a returned unit on every server", func() bool {
-			return b.try("phones", fmt.Sprint("late-", n), "key-00001") == "accepted"
-		})
-	}
-	if code := branches[0].try("phones", "too-late", "key-00001"); code != "sold_out" && code != "overloaded" {
-		t.Errorf("three units came back, and a fourth buyer gets %s", code)
-	}
-	until(t, "the audit to be complete", func() bool {
-		report, err := branches[2].engine.Audit(t.Context(), "phones")
-		return err == nil && report.OK && report.InFlight == 0
-	})
-}
-
 // A server that starts while the store does not answer sells on, by the rules
 // that it knew; what it does not know it does not sell.
 func TestRulesHoldOverAStartWithoutTheStore(t *testing.T) {

@@ -3,7 +3,6 @@ package engine_test
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -304,104 +303,4 @@ func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
 			t.Errorf("alice, who had given the unit back, is %s; dave, who was promised it, %s", a, d)
 		}
 	}
-}
-
-// An older store is restored under a server that runs, which nothing should do: the
-// sale waits for a person all the same, and every buyer keeps their order.
-func TestAnOlderStoreUnderARunningServer(t *testing.T) {
-	t.Parallel()
-	for name, rebuilds := range map[string]int{"of the same epoch": 0, "of the epoch before": 1, "epochs behind": 3} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			base, log := t.TempDir(), &logged{}
-			s := openShopThatLogs(t, filepath.Join(base, "data"), log)
-			file := filepath.Join(s.dir, "store.db")
-			sale := formatSale(restoreSale)
-			sale.Total = 6
-			must.Get(s.engine.Control().Create(t.Context(), sale))(t)
-			promised := map[int]sluice.OrderID{}
-			buy := func(buyers ...int) {
-				for _, buyer := range buyers {
-					order, code := s.claim(buyer)
-					if code != "accepted" {
-						t.Fatal(buyer, code)
-					}
-					promised[buyer] = order
-				}
-			}
-			sound := func() bool {
-				report, err := s.engine.Audit(t.Context(), restoreSale)
-				return err == nil && report.OK && report.InFlight == 0 && report.Figures.Store.Taken == int64(len(promised))
-			}
-			buy(1, 2)
-			await(t, "the orders", sound)
-			copyDB(t, file, filepath.Join(base, "old-store.db"))
-			for i := range rebuilds {
-				epoch := s.epoch()
-				execFile(t, file, `UPDATE sales SET fence = 'lost: by a test'`)
-				await(t, "a rebuild", func() bool { return s.epoch() > epoch })
-				buy(3 + i)
-			}
-			buy(6)
-			await(t, "the orders", sound)
-			overwrite(t, filepath.Join(base, "old-store.db"), file)
-			s.recover(restoreSale)
-			await(t, "the sale to be rebuilt", sound)
-			if rebuilds > 0 {
-				await(t, "the log to say it", func() bool {
-					return len(log.lines("the store has an older state")) == 1 &&
-						len(log.lines("a sale is rebuilt", "the store only knows of")) > 0
-				})
-			}
-			for buyer, order := range promised {
-				if again, code := s.claim(buyer); again != order {
-					t.Errorf("buyer %d was promised %s and gets %s %s", buyer, order, again, code)
-				}
-			}
-		})
-	}
-}
-
-func (s *shop) epoch() int64 {
-	report, err := s.engine.Audit(s.t.Context(), restoreSale)
-	if err != nil || report.Figures.Ledger.Fence != "" {
-		return 0
-	}
-	return report.Figures.Store.Epoch
-}
-
-// overwrite makes every table of a store what it was in a copy, while servers use it.
-func overwrite(t *testing.T, from, to string) {
-	t.Helper()
-	db := must.Get(sql.Open("sqlite", "file:"+to+"?_pragma=busy_timeout(10000)&_pragma=foreign_keys(0)"))(t)
-	defer db.Close()
-	db.SetMaxOpenConns(1)
-	must := func(query string) {
-		t.Helper()
-		if _, err := db.Exec(query); err != nil {
-			t.Fatal(query, err)
-		}
-	}
-	must(`ATTACH '` + from + `' AS old`)
-	rows, err := db.Query(`SELECT name FROM old.sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var tables []string
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			t.Fatal(err)
-		}
-		tables = append(tables, name)
-	}
-	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-		t.Fatal(err)
-	}
-	must(`BEGIN IMMEDIATE`)
-	for _, name := range tables {
-		must(`DELETE FROM main.` + name)
-		must(`INSERT INTO main.` + name + ` SELECT * FROM old.` + name)
-	}
-	must(`COMMIT`)
 }

@@ -223,21 +223,3 @@ func TestListsReachAllServers(t *testing.T) {
 		t.Errorf("ann's repeat: %d %v", status, answer)
 	}
 }
-
-// A sale opens while its only server is down.
-func TestASaleOpensWhileNobodyRuns(t *testing.T) {
-	dir := t.TempDir()
-	before := openBranch(t, engine.Config{DataDir: dir})
-	opens := time.Now().Add(time.Second).UTC().Truncate(time.Millisecond)
-	must.Get(before.client.CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some[sluice.SaleID]("phones"), SKU: "sku", Title: "title",
-		Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
-		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(opens)),
-	}))(t)
-	before.close()
-	until(t, "the opening", func() bool { return !time.Now().Before(opens) })
-	after := openBranch(t, engine.Config{DataDir: dir})
-	if status, answer := after.claim("phones", "ann", ""); status != http.StatusAccepted {
-		t.Errorf("%d %v", status, answer)
-	}
-}

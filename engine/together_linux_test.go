@@ -3,16 +3,12 @@ package engine_test
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
-	"github.com/sluicehq/sluice/api"
-	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/engine"
-	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
@@ -63,83 +59,6 @@ func (f *fleet) sells(t *testing.T, first, n int) map[int]string {
 	}
 	crowd.Wait()
 	return promised
-}
-
-// Redis is emptied, and has no memory for what the rebuild brings in. It is tried again,
-// and the sale goes on when there is room; until then nothing is accepted.
-func TestRedisIsEmptiedAndHasNoMemory(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 2, 10_000)
-	promised := f.sells(t, 0, 1500)
-	f.keptAll(t, promised)
-	f.flush()
-	info := must.Get(f.redis.Ask("INFO memory"))(t)
-	var used int
-	for _, line := range info {
-		if text, ok := strings.CutPrefix(line, "used_memory:"); ok {
-			fmt.Sscan(text, &used)
-		}
-	}
-	limit := func(bytes int) {
-		must.Get(f.redis.Ask(fmt.Sprint("CONFIG SET maxmemory ", bytes)))(t)
-	}
-	limit(used + 100_000)
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if status, _ := f.claim(0, 5000); status == http.StatusAccepted {
-			sale, err := f.clients[0].AdminSale(t.Context(), f.sale)
-			t.Fatalf("accepted without the records of the others: %+v, %v", sale, err)
-		}
-	}
-	limit(0)
-	begun := time.Now()
-	for buyer, order := range f.sells(t, 5000, 100) {
-		promised[buyer] = order
-	}
-	t.Logf("on again after %v", time.Since(begun))
-	f.keptAll(t, promised)
-}
-
-// An operator changes all that may be changed while the sale is lost again and again. What
-// the answers say has happened, has; no promise is lost.
-func TestAnOperatorActsWhileRedisIsEmptied(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, 2, 1000)
-	promised := f.sells(t, 0, 500)
-	total, done := int64(1000), 0
-	for n := range 6 {
-		c := f.clients[n%2]
-		f.flush()
-		delta := int64(100 - 30*(n%5))
-		id := fmt.Sprint("restock-", n)
-		var err error
-		f.until(id, func() bool {
-			_, err = c.RestockSale(t.Context(), f.sale, id, delta)
-			return err == nil || client.CodeOf(err) == api.CodeBelowTaken
-		})
-		if err == nil {
-			total += delta
-			done++
-		}
-		for _, act := range []func() error{
-			func() error { _, err := c.PauseSale(t.Context(), f.sale); return err },
-			func() error { _, err := c.ResumeSale(t.Context(), f.sale); return err },
-		} {
-			f.until("the operator's word", func() bool { return act() == nil })
-		}
-		for buyer, order := range f.sells(t, 1000+10*n, 10) {
-			promised[buyer] = order
-		}
-	}
-	f.until("the sale to be whole", func() bool {
-		sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
-		return err == nil && sale.Fence == "" && sale.Backlog == 0 && sale.StoredTaken == sale.Taken
-	})
-	sale, err := f.clients[1].AdminSale(t.Context(), f.sale)
-	if err != nil || sale.Total == nil || *sale.Total != total || sale.Paused {
-		t.Errorf("%d restocks were done, total %d: %+v, %v", done, total, sale, err)
-	}
-	t.Logf("epoch %d, %d restocks", sale.Epoch, done)
-	f.keptAll(t, promised)
 }
 
 // Redis comes back empty, with a clock that is an hour off.

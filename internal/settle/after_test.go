@@ -1,7 +1,6 @@
 package settle_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -58,37 +57,6 @@ func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 		r.t.Errorf("%s hears %v, want accepted %v", buyer, decisions[0].Code, want)
 	}
 	return decisions[0].Order
-}
-
-// lowering writes a lower total that has not reached the ledger, as a server
-// that dies in between leaves it.
-func (r *rig) lowering(restock string, delta int64) sluice.Sale {
-	r.t.Helper()
-	sale := must.Get(r.store.Restock(r.t.Context(), id, restock, delta))(r.t)
-	return sale
-}
-
-// totals checks the total and cap of the store, and the ledger's total.
-func (r *rig) totals(total, limit, ledger int64) {
-	r.t.Helper()
-	if s, reading := r.sale(), r.reading(); s.Total != total || s.Cap != limit || reading.Terms.Total != ledger {
-		r.t.Errorf("total %d, cap %d, ledger %d; want %d, %d, %d", s.Total, s.Cap, reading.Terms.Total, total, limit, ledger)
-	}
-}
-
-// overtaken is a ledger that another server reaches first, once, before terms are applied.
-type overtaken struct {
-	settle.Ledger
-	before func()
-}
-
-func (l *overtaken) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
-	if l.before != nil {
-		before := l.before
-		l.before = nil
-		before()
-	}
-	return l.Ledger.Apply(ctx, sale, epoch, terms)
 }
 
 // Without a ledger that can decide, a lowering writes nothing: the units may
