@@ -122,6 +122,8 @@ func once(t *testing.T, p Plan) (r Result) {
 	server := httptest.NewServer(receiver)
 	defer server.Close()
 	receiver.URL = server.URL
+	// In a world in which something goes round and round no time passes.
+	defer time.AfterFunc(5*time.Minute, func() { panic(fmt.Sprintf("the world of seed %d does not end", p.Seed)) }).Stop()
 	synctest.Test(t, func(*testing.T) { r = Run(dir, p, receiver) })
 	return r
 }
