@@ -40,6 +40,67 @@ func (r *rig) loseLedger() {
 	r.desk = settle.NewControl(r.store, r.ledger, r.loader)
 }
 
+// The ledger's file is gone: what the store has, and what each live server
+// remembers, is saved; the rest is listed.
+func TestRebuild(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	sale.Total = 4
+	must.Get(r.desk.Create(ctx, sale))(t)
+	stored := r.accepted("alice", true)
+	r.drain()
+	claim := func(buyer string) ([]sluice.Claim, []sluice.Decision) {
+		claims := []sluice.Claim{{
+			Buyer: sluice.BuyerID(buyer), Key: "attempt-1", Quantity: 1,
+			Order: id.Order(fmt.Sprintf("%032x", []byte(buyer))),
+		}}
+		decisions, err := r.ledger.Claim(ctx, id, claims)
+		if err != nil || decisions[0].Code != sluice.Accepted {
+			t.Fatalf("%s: %v, %v", buyer, decisions, err)
+		}
+		return claims, decisions
+	}
+	memoryA, memoryB := settle.NewMemory(0), settle.NewMemory(0)
+	claims, decisions := claim("bob")
+	memoryA.Decided(id, "a", claims, decisions)
+	claims, decisions = claim("carol")
+	memoryB.Decided(id, "b", claims, decisions)
+
+	r.loseLedger()
+	a, b := r.rebuilder("a", memoryA), r.rebuilder("b", memoryB)
+	for _, node := range []string{"a", "b"} {
+		must.Succeed(t, r.store.Heartbeat(ctx, node))
+	}
+	r.follow(false) // fences
+	fenced := r.sale()
+	if fenced.Fence == "" {
+		t.Fatal("the loss is not noticed")
+	}
+	if done, err := a.Step(ctx, &fenced); done || err != nil {
+		t.Fatalf("a rebuilt %v, %v before b has gathered", done, err)
+	}
+	if done, err := b.Step(ctx, &fenced); !done || err != nil {
+		t.Fatalf("rebuilt %v, %v after all have gathered", done, err)
+	}
+	r.inStep(2)
+	if _, err := a.Step(ctx, &fenced); err != nil { // what a saw of the sale is old
+		t.Fatal(err)
+	}
+	r.inStep(2)
+	if got := r.accepted("alice", true); got != stored {
+		t.Errorf("alice's claim now gets %s, want %s (I4)", got, stored)
+	}
+	for _, buyer := range []string{"bob", "carol"} {
+		want := id.Order(fmt.Sprintf("%032x", []byte(buyer)))
+		if o, err := r.store.Order(ctx, want); err != nil || o.Status != sluice.Pending {
+			t.Errorf("%s's promise: %v, %v; want it stored", buyer, o.Status, err)
+		}
+	}
+	r.accepted("dave", true) // the fourth unit
+	r.accepted("eve", false)
+}
+
 // forgetful has lost the servers' marks, until they mark again.
 type forgetful struct {
 	settle.RebuildStore
