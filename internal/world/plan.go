@@ -368,6 +368,12 @@ func (p *Plan) faults(r *rand.Rand) {
 				p.add(Act{At: mark, Do: "ledger copied", Server: -1})
 				lost.Do = "ledger older"
 			}
+			if r.IntN(2) == 0 { // what was accepted just before is in the journal alone, and known to servers
+				p.add(Act{
+					At: at - between(r, 500*time.Millisecond, 3*time.Second), Do: []string{"down", "slow"}[r.IntN(2)], Server: -1,
+					To: "store", N: 3000 + r.Int64N(5000),
+				})
+			}
 			a = lost
 		case 10:
 			a = Act{At: at, Do: "clock", Server: -1, To: a.To, N: r.Int64N(8000) - 4000}
