@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("no order of %s of %s can be stored", a.buyer(), w.id(a))
 		w.faults.add(fault{kind: a.Do, server: -1, sale: w.id(a), buyer: a.buyer()})
 	case "freeze":
-		if s := w.servers[a.Server]; s != nil {
+		if s := w.all()[a.Server]; s != nil {
 			until := time.Now().Add(time.Duration(a.N) * time.Millisecond)
 			w.tell("server %d is frozen for %d ms", a.Server, a.N)
 			s.frozen.Store(&until)
@@ -66,10 +67,9 @@ func (w *world) act(ctx context.Context, a *Act) {
 		}
 		c.ahead.Add(a.N * int64(time.Millisecond))
 		w.tell("the %s's clock steps by %d ms", a.To, a.N)
-	case "ledger copied", "ledger older", "ledger lost":
-		w.tell("%s: %v", a.Do, w.loseLedger(ctx, a.Do))
-	case "ledger lost a sale":
-		w.tell("%s, %s: %v", a.Do, w.id(a), w.loseSale(ctx, a.Sale))
+	case "ledger copied", "ledger older", "ledger lost", "ledger lost a sale":
+		err := w.loseLedger(ctx, a)
+		w.tell("%s, sale %d: %v", a.Do, a.Sale, err)
 	case "store copied", "store older":
 		w.tell("%s: %v", a.Do, w.ageStore(ctx, a.Do))
 	default:
@@ -99,71 +99,74 @@ func (w *world) restart(n int, another bool) {
 		w.lives[n]++
 		w.mu.Unlock()
 	}
-	w.tell("server %d starts again: %v", n, w.start(n))
+	err := w.start(n)
+	if w.tell("server %d starts again: %v", n, err); err != nil && w.healed.Load() {
+		w.claims.complain("after the last fault server %d does not start: %v", n, err)
+	}
 }
 
-// loseLedger copies the ledger, or puts an older copy or an empty one in its place.
-func (w *world) loseLedger(ctx context.Context, how string) error {
+// loseLedger copies the ledger, or puts something in its place: an older copy, one without a sale, or nothing.
+func (w *world) loseLedger(ctx context.Context, a *Act) error {
 	l := w.shared
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	marked := l.path + ".copy"
+	marked, next := l.path+".copy", fmt.Sprintf("%s/ledger-%d.db", w.dir, l.life+1)
+	memo := newMemo()
+	var err error
 	switch {
-	case how == "ledger copied":
+	case a.Do == "ledger copied":
 		l.marked = l.memo.clone()
 		w.claims.mark()
 		return copyFile(l.path, marked)
-	case how == "ledger older" && l.marked == nil:
+	case a.Do == "ledger older" && l.marked == nil:
 		return errors.New("there is no copy")
+	case a.Do == "ledger older":
+		memo, l.marked = *l.marked, nil
+		err = copyFile(marked, next)
+	case a.Do == "ledger lost a sale":
+		memo = *l.memo.without(w.id(a))
+		err = errors.Join(copyFile(l.path, next), forgetSale(ctx, next, w.id(a)))
+	}
+	if err != nil {
+		return err
 	}
 	old := l.inner
 	l.life++
-	if how == "ledger older" {
-		l.memo = *l.marked
-		l.marked = nil
-		if err := copyFile(marked, fmt.Sprintf("%s/ledger-%d.db", w.dir, l.life)); err != nil {
-			return err
-		}
-	} else {
-		l.memo = newMemo()
-	}
-	w.claims.forget(how == "ledger lost", -1)
+	l.memo = memo
 	if err := l.open(ctx, w.dir); err != nil {
 		return err
+	}
+	if a.Do == "ledger lost a sale" {
+		w.claims.forget(true, a.Sale)
+	} else {
+		w.claims.forget(a.Do == "ledger lost", -1)
 	}
 	return old.Close()
 }
 
-// loseSale takes one sale out of the ledger.
-func (w *world) loseSale(ctx context.Context, sale int) error {
-	l := w.shared
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	id := w.plan.Sales[sale].ID
-	readings, err := l.inner.Read(ctx, []sluice.SaleID{id})
+// forgetSale takes a sale out of a ledger's file.
+func forgetSale(ctx context.Context, path string, id sluice.SaleID) error {
+	db, err := sql.Open("sqlite", path)
 	if err != nil {
 		return err
 	}
-	for told := range l.memo.told {
-		if told.sale == id {
-			delete(l.memo.told, told)
-		}
-	}
-	w.claims.forget(true, sale)
-	return l.inner.Drop(ctx, id, readings[0].Epoch)
+	_, err = db.ExecContext(ctx, `DELETE FROM log WHERE sale = ?`, string(id))
+	return errors.Join(err, db.Close())
 }
 
 // ageStore copies the store, or restores that copy as a person should: while all servers are stopped.
 func (w *world) ageStore(ctx context.Context, how string) error {
 	backup := filepath.Join(w.dir, "store.copy")
+	w.starts <- struct{}{} // no server starts meanwhile
 	if how == "store copied" {
+		defer func() { <-w.starts }()
 		w.storeCopied = true
 		return copyFile(w.storePath, backup)
 	}
 	if !w.storeCopied {
+		<-w.starts
 		return errors.New("there is no copy")
 	}
-	w.starts <- struct{}{} // no server starts meanwhile
 	for _, s := range w.all() {
 		w.kill(s, "the middle of something, for a restore")
 		<-s.closed
@@ -347,7 +350,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	about := func(note func(*bounds)) { w.claims.about(a.Sale, note) }
 	switch a.Do {
 	case "create":
-		about(func(of *bounds) { of.opens = of.first })
+		about(func(of *bounds) { of.opens, of.pausedAt, of.closedAt = of.first, time.Time{}, time.Time{} })
 		err = w.createSale(ctx, s, a.Sale)
 	case "delete":
 		about(func(of *bounds) { of.deleted = true })
@@ -361,7 +364,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		}
 	case "pause":
 		var resumed int
-		about(func(of *bounds) { resumed = of.resumed })
+		about(func(of *bounds) { resumed, of.pauses = of.resumed, of.pauses+1 })
 		_, err = s.admin.PauseSale(ctx, id)
 		about(func(of *bounds) {
 			if err == nil && of.resumed == resumed { // else they were under way together
@@ -369,8 +372,11 @@ func (w *world) operate(ctx context.Context, a *Act) {
 			}
 		})
 	case "resume":
-		about(func(of *bounds) { of.pausedAt, of.resumed = time.Time{}, of.resumed+1 })
-		_, err = s.admin.ResumeSale(ctx, id)
+		var pauses int
+		about(func(of *bounds) { of.pausedAt, of.resumed, pauses = time.Time{}, of.resumed+1, of.pauses })
+		if _, err = s.admin.ResumeSale(ctx, id); err == nil {
+			about(func(of *bounds) { of.ended = max(of.ended, pauses) })
+		}
 	case "restock":
 		var sale api.AdminSale
 		about(func(of *bounds) { of.highest, of.lowest = of.highest+max(a.N, 0), of.lowest+min(a.N, 0) })
@@ -406,6 +412,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	case "title":
 		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{Title: api.Some(fmt.Sprint("Title ", a.N))})
 	case "close":
+		about(func(of *bounds) { of.closing = true })
 		if _, err = s.admin.CloseSale(ctx, id); err == nil {
 			about(func(of *bounds) { of.closedAt = time.Now() })
 		}

@@ -23,6 +23,7 @@ type claims struct {
 	paid     map[sluice.OrderID]string        // the payments that were answered with success
 	over     map[sluice.OrderID]sluice.Status // endings that were
 	seen     map[sluice.OrderID]sluice.Status // as buyers saw them last
+	stored   map[sluice.OrderID]bool          // which the store was seen to have
 	events   map[int64]string                 // what the feed's reader was given
 	of       []bounds                         // by sale
 	answered int
@@ -42,6 +43,8 @@ type bounds struct {
 	opens, late     time.Duration // the opening, and the latest that was asked for
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
 	closedAt        time.Time     // when somebody heard that it is closed; zero: nobody did
+	pauses, ended   int           // how often a pause was asked for, and for how many of them a resume was answered
+	closing         bool          // somebody has asked for it to be closed
 	resumed         int           // how often a resume was asked for
 	keptUntil       time.Time     // no order expires before
 	deleted         bool
@@ -57,6 +60,7 @@ type (
 		order    sluice.OrderID
 		quantity int64
 		server   *server // that answered first
+		asked    time.Time
 		at       time.Time
 	}
 	// loss is a time of which a ledger has forgotten what it accepted.
@@ -81,7 +85,7 @@ func newClaims(p *Plan) *claims {
 		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
 		latest: map[attempt]sluice.OrderID{}, strange: map[sluice.BuyerID]bool{},
 		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{},
-		seen: map[sluice.OrderID]sluice.Status{}, events: map[int64]string{},
+		seen: map[sluice.OrderID]sluice.Status{}, stored: map[sluice.OrderID]bool{}, events: map[int64]string{},
 	}
 	for _, t := range p.Sales {
 		c.of = append(c.of, bounds{
@@ -124,7 +128,7 @@ func (c *claims) answer(a *answer) {
 	}
 	switch since := a.asked.Sub(a.server.world.begins); {
 	case a.status == 202 && !known:
-		c.promised[try] = promise{a.order, a.act.N, a.server, time.Now()}
+		c.promised[try] = promise{a.order, a.act.N, a.server, a.asked, time.Now()}
 	case a.status == 202 && (before.order != a.order || before.quantity != a.act.N):
 		wrong("%v was promised %s for %d, and now %s for %d (I4)", try, before.order, before.quantity, a.order, a.act.N)
 	case known && before.quantity == a.act.N && refused(a.status):
@@ -156,15 +160,21 @@ func refused(status int) bool {
 		status != http.StatusTooManyRequests
 }
 
+// gathers is how long after a loss of the ledger a server that dies may not have told what it remembers.
+const gathers = 30 * time.Second
+
 // excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the sale
 // was deleted, and either the ledger forgot that, or the store is a copy from before it was created again.
 func (c *claims) excused(try attempt, p *promise) bool {
 	if c.of[try.sale].deleted && c.restored {
 		return true
 	}
+	if c.stored[p.order] && !c.restored {
+		return false
+	}
 	return slices.ContainsFunc(c.losses, func(l loss) bool {
 		return (l.sale == -1 || l.sale == try.sale) && (c.of[try.sale].deleted ||
-			p.server.dead.Load() && !p.at.Before(l.from) && !p.at.After(l.to))
+			p.server.diedBy(l.to.Add(gathers)) && !p.at.Before(l.from) && !p.asked.After(l.to))
 	})
 }
 
@@ -178,6 +188,7 @@ func (c *claims) last(a *Act) sluice.OrderID {
 func (c *claims) settled(order sluice.OrderID, did, payment string, status sluice.Status) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.stored[order] = true
 	switch {
 	case did == "pay" && status == sluice.Paid:
 		c.paid[order] = payment
@@ -212,6 +223,7 @@ func (c *claims) saw(buyer sluice.BuyerID, order sluice.OrderID, status int, is 
 		c.wrong = append(c.wrong, fmt.Sprintf("%s was %s to its buyer, and is %s", order, was, is))
 	}
 	if status == http.StatusOK {
+		c.stored[order] = c.stored[order] || is != sluice.Queued
 		c.seen[order] = is
 	}
 }
@@ -305,6 +317,25 @@ func (c *claims) old() bool {
 
 func (c *claims) recovered(sale int, until time.Time) {
 	c.about(sale, func(of *bounds) { of.keptUntil, of.pausedAt = until, time.Time{} })
+}
+
+// allows reports whether a sale may be in a state at rest, so long after the world's beginning by the ledger's clock.
+func (c *claims) allows(sale int, state sluice.State, left int64, now, closes time.Duration) (may bool) {
+	c.about(sale, func(of *bounds) {
+		switch state {
+		case sluice.StateUpcoming:
+			may = now <= of.late
+		case sluice.StatePaused:
+			may = of.pauses > of.ended || c.restored && of.pauses > 0
+		case sluice.StateSoldOut:
+			may = left == 0
+		case sluice.StateClosed:
+			may = of.closing || closes > 0 && now >= closes
+		case sluice.StateOpen:
+			may = left > 0 && (of.closedAt.IsZero() || c.restored)
+		}
+	})
+	return may
 }
 
 // mayLack reports whether a sale may be gone.

@@ -34,9 +34,6 @@ func (w *world) judge(ctx context.Context) []string {
 	w.judgeOrders(orders)
 	w.judgeFeed(ctx, s, orders)
 	w.judgeWebhook(ctx, s)
-	if ready, err := s.admin.Ready(ctx); err != nil {
-		c.complain("readiness at rest: %+v, %v", ready, err)
-	}
 	return c.wrong
 }
 

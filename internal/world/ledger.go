@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,6 +61,15 @@ func newMemo() memo {
 
 func (m *memo) clone() *memo {
 	return &memo{told: maps.Clone(m.told), handed: maps.Clone(m.handed), asked: maps.Clone(m.asked)}
+}
+
+// without is a copy that knows nothing of a sale.
+func (m *memo) without(sale sluice.SaleID) *memo {
+	c := m.clone()
+	maps.DeleteFunc(c.told, func(p place, _ seen) bool { return p.sale == sale })
+	maps.DeleteFunc(c.handed, func(e entry, _ hand) bool { return e.sale == sale })
+	maps.DeleteFunc(c.asked, func(d decided, _ string) bool { return d.sale == sale })
+	return c
 }
 
 // open opens the ledger's file; another life has a file of its own.
@@ -212,10 +222,8 @@ func (l *ledger) Drop(ctx context.Context, sale sluice.SaleID, epoch int64) erro
 // ReadJournal hands entries out to servers, which the embedded ledger knows none of.
 func (l *ledger) ReadJournal(ctx context.Context, read port.JournalRead) ([]port.Entry, error) {
 	return get(ctx, l.way, call{"ReadJournal", read.Sale, true}, func() (entries []port.Entry, err error) {
-		found := read.After == ""
 		err = l.peek(ctx, read.Sale, func(e port.Entry) bool {
-			after := found
-			found = found || e.ID == read.After
+			after := number(e.ID) > number(read.After)
 			key := entry{e.Sale, fmt.Sprint(e.Epoch, "/", e.ID)}
 			l.shared.mu.Lock()
 			defer l.shared.mu.Unlock()
@@ -241,6 +249,15 @@ func (l *ledger) ReadJournal(ctx context.Context, read port.JournalRead) ([]port
 		})
 		return entries, err
 	})
+}
+
+// number returns the place of an entry in its journal; 0 for none.
+func number(id string) int64 {
+	n, err := strconv.ParseInt(id, 10, 64)
+	if err != nil && id != "" {
+		panic(err)
+	}
+	return n
 }
 
 func (l *ledger) Ack(ctx context.Context, sale sluice.SaleID, ids []string) error {

@@ -71,6 +71,9 @@ func (c *claims) event(e *api.Event) bool {
 	c.mu.Lock()
 	before, known := c.events[e.Seq]
 	c.events[e.Seq] = said
+	if o := e.Data.Order; o != nil {
+		c.stored[o.OrderID] = true
+	}
 	restored := c.restored
 	c.mu.Unlock()
 	if known && before != said && !restored {

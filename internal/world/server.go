@@ -34,6 +34,7 @@ type server struct {
 	opened chan struct{}
 	admin  *client.Client
 	dead   atomic.Bool
+	died   atomic.Pointer[time.Time] // nil while it lives
 	frozen atomic.Pointer[time.Time] // until when
 	closed chan struct{}
 }
@@ -44,6 +45,12 @@ func (s *server) turn(format string, args ...any) {
 		time.Sleep(time.Until(*until))
 	}
 	s.world.wait(s.n, format, args...)
+}
+
+// diedBy reports whether the server was dead at a moment.
+func (s *server) diedBy(at time.Time) bool {
+	died := s.died.Load()
+	return died != nil && !died.After(at)
 }
 
 // start opens a server, as the first time or after its death.
@@ -80,6 +87,8 @@ func (w *world) kill(s *server, where string) {
 	if s.dead.Swap(true) {
 		return
 	}
+	now := time.Now()
+	s.died.Store(&now)
 	w.tell("server %d is killed in %s", s.n, where)
 	go func() {
 		defer close(s.closed)

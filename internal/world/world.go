@@ -55,6 +55,7 @@ type world struct {
 	starting []*server     // that open, or have opened, their ports last
 	starts   chan struct{} // holds something while a server starts, or while none may
 	lives    []int         // how often another server came in the place of each
+	healed   atomic.Bool   // all faults are over
 	claims   *claims
 	story    []string
 	names    map[string]string // short names of order ids
@@ -176,6 +177,7 @@ func (w *world) happens(ctx context.Context) (wrong []string) {
 // rest ends all faults, starts who is dead, and waits until nothing moves.
 func (w *world) rest(ctx context.Context) {
 	w.faults.heal()
+	w.healed.Store(true)
 	w.tell("all faults are over")
 	for n := range w.servers {
 		w.act(ctx, &Act{Do: "restart", Server: n})
@@ -216,13 +218,17 @@ func (w *world) settle(ctx context.Context) {
 
 // moves says what is not at rest.
 func (w *world) moves(ctx context.Context) string {
-	s := w.live(0)
-	if s == nil {
-		return "no server lives"
-	}
-	for n := range w.plan.Sales {
-		if what := w.sells(ctx, s, n); what != "" {
-			return what
+	for _, s := range w.all() {
+		if s.dead.Load() {
+			return fmt.Sprintf("server %d is dead", s.n)
+		}
+		for n := range w.plan.Sales {
+			if what := w.sells(ctx, s, n); what != "" {
+				return fmt.Sprintf("by server %d %s", s.n, what)
+			}
+		}
+		if ready, err := s.admin.Ready(ctx); err != nil {
+			return fmt.Sprintf("server %d is not ready: %+v, %v", s.n, ready, err)
 		}
 	}
 	return ""
@@ -242,6 +248,10 @@ func (w *world) sells(ctx context.Context, s *server, n int) string {
 		left, _ := json.Marshal(sale.Available)
 		return fmt.Sprintf("%s is %s, fence %q, backlog %d, taken %d by the ledger and %d by the store, %s available of %d",
 			id, sale.State, sale.Fence, sale.Backlog, sale.Taken, sale.StoredTaken, left, *sale.Total)
+	}
+	since := w.shared.clock.now().Sub(w.begins)
+	if sale.Available != nil && !w.claims.allows(n, sale.State, *sale.Available, since, w.plan.Sales[n].Closes) {
+		return fmt.Sprintf("%s is %s with %d units available, which nobody has asked for", id, sale.State, *sale.Available)
 	}
 	if !w.claims.kept(n, w.storeClock.now()) {
 		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
@@ -328,6 +338,9 @@ func (w *world) shorten(line string) string {
 // copyFile copies a file and what belongs to it.
 func copyFile(from, to string) error {
 	for _, suffix := range []string{"", "-wal", ".name"} {
+		if err := os.Remove(to + suffix); err != nil && !os.IsNotExist(err) {
+			return err
+		}
 		if err := copyOne(from+suffix, to+suffix); err != nil && !os.IsNotExist(err) {
 			return err
 		}

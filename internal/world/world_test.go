@@ -44,7 +44,7 @@ func TestWorlds(t *testing.T) {
 		return
 	}
 	var next, claims, calls, faults atomic.Int64
-	var wrong atomic.Pointer[Plan]
+	var wrong atomic.Pointer[failure]
 	var all sync.WaitGroup
 	for range runtime.GOMAXPROCS(0) {
 		all.Go(func() {
@@ -59,7 +59,7 @@ func TestWorlds(t *testing.T) {
 				calls.Add(int64(r.Calls))
 				faults.Add(int64(p.faulty()))
 				if len(r.Wrong) > 0 {
-					wrong.CompareAndSwap(nil, &p)
+					wrong.CompareAndSwap(nil, &failure{p, r})
 				} else if n%100 == 0 && testing.Verbose() {
 					t.Logf("%d worlds", n)
 				}
@@ -67,9 +67,9 @@ func TestWorlds(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if p := wrong.Load(); p != nil {
-		least := shrunk(t, *p, *small)
-		report(t, least, once(t, least))
+	if f := wrong.Load(); f != nil {
+		least := f.shrunk(t, *small)
+		report(t, least.plan, least.result)
 		return
 	}
 	t.Logf("%d worlds, %d claims, %d faults, %d calls of ports", *count, claims.Load(), faults.Load(), calls.Load())
@@ -151,26 +151,36 @@ func report(t *testing.T, p Plan, r Result) {
 	}
 }
 
+// failure is a world that went wrong.
+type failure struct {
+	plan   Plan
+	result Result
+}
+
 // shrunk takes servers and acts away from a world as long as it stays wrong.
-func shrunk(t *testing.T, p Plan, patience time.Duration) Plan {
+func (f failure) shrunk(t *testing.T, patience time.Duration) failure {
 	t.Helper()
 	end := time.Now().Add(patience)
-	for n := 1; n < p.Servers && time.Now().Before(end); n++ {
-		if fewer := p.on(n); len(once(t, fewer).Wrong) > 0 {
-			p = fewer
+	fails := func(p Plan) bool {
+		r := once(t, p)
+		if len(r.Wrong) > 0 {
+			f = failure{p, r}
+		}
+		return len(r.Wrong) > 0
+	}
+	for n := 1; n < f.plan.Servers && time.Now().Before(end); n++ {
+		if fails(f.plan.on(n)) {
+			break
 		}
 	}
-	for size := len(p.Acts) / 2; size > 0; size /= 2 {
-		for from := 0; from < len(p.Acts) && time.Now().Before(end); {
-			fewer := p.without(from, min(from+size, len(p.Acts)))
-			if len(once(t, fewer).Wrong) > 0 {
-				p = fewer
-			} else {
+	for size := len(f.plan.Acts) / 2; size > 0; size /= 2 {
+		for from := 0; from < len(f.plan.Acts) && time.Now().Before(end); {
+			if !fails(f.plan.without(from, min(from+size, len(f.plan.Acts)))) {
 				from += size
 			}
 		}
 	}
-	return p
+	return f
 }
 
 func numbers(t *testing.T, list string) (all []int) {
