@@ -209,8 +209,8 @@ func (w *world) recover(ctx context.Context, a *Act) {
 	}
 }
 
-// claim claims as a buyer does, until there is an answer.
-func (w *world) claim(a *Act) {
+// claim claims as a buyer does, until there is an answer. It reports whether there was one.
+func (w *world) claim(a *Act) bool {
 	name := a.buyer()
 	key := fmt.Sprint("attempt-", a.Key)
 	body := fmt.Sprintf(`{"quantity":%d}`, a.N)
@@ -232,10 +232,11 @@ func (w *world) claim(a *Act) {
 			said.Code, said.OrderID)
 		w.claims.answer(&answer{name, a, s, asked, status, said.Code, said.OrderID})
 		if status == 202 || refused(status) {
-			return
+			return true
 		}
 		time.Sleep(time.Duration(200<<try) * time.Millisecond)
 	}
+	return false
 }
 
 // look has a buyer look at an order, or cancel it.
@@ -381,8 +382,12 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		var sale api.AdminSale
 		about(func(of *bounds) { of.highest, of.lowest = of.highest+max(a.N, 0), of.lowest+min(a.N, 0) })
 		sale, err = s.admin.RestockSale(ctx, id, fmt.Sprint("restock-", a.Number), a.N)
-		if err == nil {
+		switch {
+		case err == nil:
 			said = fmt.Sprintf("by %d to %d", a.N, *sale.Total)
+			about(func(of *bounds) { of.restocked += a.N })
+		case !problem(err):
+			about(func(of *bounds) { of.unsure = append(of.unsure, a.N) })
 		}
 	case "audit":
 		var report sluice.AuditReport

@@ -44,6 +44,8 @@ type bounds struct {
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
 	closedAt        time.Time     // when somebody heard that it is closed; zero: nobody did
 	pauses, ended   int           // how often a pause was asked for, and for how many of them a resume was answered
+	restocked       int64         // by restocks that were answered with success
+	unsure          []int64       // restocks without a clear answer
 	closing         bool          // somebody has asked for it to be closed
 	resumed         int           // how often a resume was asked for
 	keptUntil       time.Time     // no order expires before
@@ -334,6 +336,20 @@ func (c *claims) allows(sale int, state sluice.State, left int64, now, closes ti
 		case sluice.StateOpen:
 			may = left > 0 && (of.closedAt.IsZero() || c.restored)
 		}
+	})
+	return may
+}
+
+// total reports whether restocks may have changed a total by so much.
+func (c *claims) total(sale int, by int64) (may bool) {
+	c.about(sale, func(of *bounds) {
+		sums := map[int64]bool{of.restocked: true}
+		for _, n := range of.unsure {
+			for sum := range maps.Clone(sums) {
+				sums[sum+n] = true
+			}
+		}
+		may = sums[by] || c.restored || of.deleted
 	})
 	return may
 }

@@ -49,6 +49,9 @@ func (w *world) judgeSale(ctx context.Context, s *server, n int, orders map[slui
 		}
 		return
 	}
+	if !c.total(n, *sale.Total-w.plan.Sales[n].Total) {
+		c.complain("%s has %d units, which is not what was asked for: %+v", id, *sale.Total, c.of[n])
+	}
 	var units int64
 	for order, err := range s.admin.AllAdminOrders(ctx, sluice.OrderFilter{Sale: id}) {
 		if err != nil {
@@ -101,7 +104,10 @@ func (w *world) judgeRepeats() {
 		if err != nil {
 			panic(err)
 		}
-		w.claim(&Act{Do: "claim", Sale: try.sale, Buyer: number, Key: try.key, N: c.promised[try].quantity})
+		again := Act{Do: "claim", Server: i, Sale: try.sale, Buyer: number, Key: try.key, N: c.promised[try].quantity}
+		if !w.claim(&again) {
+			c.complain("at rest %v asks again, and gets no answer (I4)", try)
+		}
 	}
 }
 

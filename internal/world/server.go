@@ -151,6 +151,9 @@ func (m inMemory) RoundTrip(r *http.Request) (*http.Response, error) {
 	if m.server.dead.Load() {
 		return nil, fmt.Errorf("%s %s: connection lost", r.Method, r.URL.Path)
 	}
+	if answer.Code == http.StatusInternalServerError {
+		m.server.world.claims.complain("%s %s is answered %d %s", r.Method, r.URL.Path, answer.Code, answer.Body)
+	}
 	return answer.Result(), nil
 }
 
