@@ -368,13 +368,16 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		about(func(of *bounds) { resumed, of.pauses = of.resumed, of.pauses+1 })
 		_, err = s.admin.PauseSale(ctx, id)
 		about(func(of *bounds) {
+			if err == nil {
+				of.answered++
+			}
 			if err == nil && of.resumed == resumed { // else they were under way together
 				of.pausedAt = time.Now()
 			}
 		})
 	case "resume":
 		var pauses int
-		about(func(of *bounds) { of.pausedAt, of.resumed, pauses = time.Time{}, of.resumed+1, of.pauses })
+		about(func(of *bounds) { of.pausedAt, of.resumed, pauses = time.Time{}, of.resumed+1, of.answered })
 		if _, err = s.admin.ResumeSale(ctx, id); err == nil {
 			about(func(of *bounds) { of.ended = max(of.ended, pauses) })
 		}

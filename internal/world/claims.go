@@ -43,7 +43,8 @@ type bounds struct {
 	opens, late     time.Duration // the opening, and the latest that was asked for
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
 	closedAt        time.Time     // when somebody heard that it is closed; zero: nobody did
-	pauses, ended   int           // how often a pause was asked for, and for how many of them a resume was answered
+	pauses          int           // how often a pause was asked for
+	answered, ended int           // how many of them were answered with success, and then ended by a resume
 	restocked       int64         // by restocks that were answered with success
 	unsure          []int64       // restocks without a clear answer
 	closing         bool          // somebody has asked for it to be closed
