@@ -1,6 +1,7 @@
 package settle_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -59,6 +60,116 @@ func (r *rig) accepted(buyer string, want bool) sluice.OrderID {
 	return decisions[0].Order
 }
 
+// A lower total that a crash left between store and ledger is passed on, or
+// taken back when too many were sold meanwhile.
+func TestALoweringIsMadeGoodAfterACrash(t *testing.T) {
+	for _, sold := range []int{3, 8} {
+		r := newRig(t)
+		must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+		must.Get(r.store.Restock(t.Context(), id, "recall", -5))(t)
+		for i := range sold {
+			r.accepted(fmt.Sprint("buyer-", i), true)
+		}
+		for n := 0; r.follow(false); n++ {
+			if n > 5 {
+				t.Fatal("it never comes to rest")
+			}
+		}
+		want := map[int]int64{3: 5, 8: 10}[sold]
+		if s, reading := r.sale(), r.reading(); s.Total != want || s.Cap != want || reading.Terms.Total != want {
+			t.Errorf("%d sold: total %d, cap %d, ledger %d; want %d everywhere", sold, s.Total, s.Cap, reading.Terms.Total, want)
+		}
+	}
+}
+
+// lowering writes a lower total that has not reached the ledger, as a server
+// that dies in between leaves it.
+func (r *rig) lowering(restock string, delta int64) sluice.Sale {
+	r.t.Helper()
+	sale := must.Get(r.store.Restock(r.t.Context(), id, restock, delta))(r.t)
+	return sale
+}
+
+// totals checks the total and cap of the store, and the ledger's total.
+func (r *rig) totals(total, limit, ledger int64) {
+	r.t.Helper()
+	if s, reading := r.sale(), r.reading(); s.Total != total || s.Cap != limit || reading.Terms.Total != ledger {
+		r.t.Errorf("total %d, cap %d, ledger %d; want %d, %d, %d", s.Total, s.Cap, reading.Terms.Total, total, limit, ledger)
+	}
+}
+
+// Two servers that both see the ledger refuse a lowering take it back once, and
+// a repeat with its id gets the ledger's answer.
+func TestALoweringIsTakenBackOnce(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
+	for i := range 9 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	seen := r.lowering("recall", -4)
+	_, added := r.desk.Restock(ctx, id, "more", 1)
+	_, raised := r.desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Total = 12; return nil })
+	for _, err := range []error{added, raised} {
+		if !errors.Is(err, sluice.ErrLoweringWaits) {
+			t.Errorf("raised while a lower total waits: %v, want ErrLoweringWaits", err)
+		}
+	}
+	for range 2 { // both with the row as it was
+		must.Get(r.loader.Follow(ctx, &seen, new(r.reading())))(t)
+	}
+	r.totals(10, 10, 10)
+	for range 2 {
+		if _, err := r.desk.Restock(ctx, id, "recall", -4); !errors.Is(err, sluice.ErrBelowTaken) {
+			t.Errorf("the lowering that was taken back, again: %v, want ErrBelowTaken", err)
+		}
+		r.totals(10, 10, 10)
+	}
+	if _, err := r.desk.Restock(ctx, id, "recall", -1); err != nil {
+		t.Error(err)
+	}
+	r.totals(9, 9, 9)
+	r.drain()
+	for r.follow(false) {
+	}
+	r.totals(9, 9, 9)
+}
+
+// The follower of another server is faster than the server that was asked.
+func TestALoweringTakenBackMeanwhileIsNotDone(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
+	for i := range 9 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	ledger := &overtaken{Ledger: r.ledger, before: func() { r.follow(false) }}
+	desk := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger))
+	if _, err := desk.Restock(ctx, id, "recall", -4); !errors.Is(err, sluice.ErrTotalUndecided) {
+		t.Errorf("a lowering that another server took back: %v, want ErrTotalUndecided", err)
+	}
+	_, err := desk.Patch(ctx, id, func(s *sluice.Sale) error { s.Paused = true; return nil })
+	if err != nil || !r.sale().Paused {
+		t.Errorf("paused %v: %v", r.sale().Paused, err)
+	}
+	r.totals(10, 10, 10)
+}
+
+// overtaken is a ledger that another server reaches first, once, before terms are applied.
+type overtaken struct {
+	settle.Ledger
+	before func()
+}
+
+func (l *overtaken) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
+	if l.before != nil {
+		before := l.before
+		l.before = nil
+		before()
+	}
+	return l.Ledger.Apply(ctx, sale, epoch, terms)
+}
+
 // Without a ledger that can decide, a lowering writes nothing: the units may
 // have been promised.
 func TestALoweringNeedsTheLedger(t *testing.T) {
@@ -97,6 +208,26 @@ func TestALoweringNeedsTheLedger(t *testing.T) {
 				t.Errorf("a lowering that is done, again: total %d, %v", sale.Total, err)
 			}
 		})
+	}
+}
+
+// A lowering that a loss overtakes is taken back by the load, so that every
+// promise made under the old total is kept.
+func TestALoweringThatALossOvertakes(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
+	r.lowering("recall", -4)
+	for i := range 10 {
+		r.accepted(fmt.Sprint("buyer-", i), true)
+	}
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, "lost: it is"))
+	sale := r.sale()
+	must.Get(r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &sale))(t)
+	r.inStep(2)
+	r.totals(10, 10, 10)
+	if s, reading := r.sale(), r.reading(); s.Taken != 10 || reading.Taken != 10 {
+		t.Errorf("taken %d in the store, %d in the ledger; want 10", s.Taken, reading.Taken)
 	}
 }
 
