@@ -280,7 +280,10 @@ func (p *Plan) operators(r *rand.Rand, sale int) {
 		case 1, 2:
 			a.Do, a.N = "restock", 1+r.Int64N(20)
 		case 3, 4:
-			a.Do, a.N = "restock", -1-r.Int64N(10)
+			if a.Do, a.N = "restock", -1-r.Int64N(10); r.IntN(3) == 0 { // in the midst of it
+				ops := []string{"Restock", "Apply", "ConfirmTotal", "UndoLowering"}
+				p.breaks(r, a.At, ops[r.IntN(len(ops))])
+			}
 		case 5:
 			a.Do = "audit"
 		case 6:
@@ -306,6 +309,19 @@ var (
 		"FenceSale", "MarkGathered", "NumberEvents", "Sale",
 	}
 )
+
+// breaks has a call of any server fail, or kill the server, soon after a moment.
+func (p *Plan) breaks(r *rand.Rand, at time.Duration, op string) {
+	a := Act{
+		At: at, Do: []string{"kill before", "kill after", "cut", "late"}[r.IntN(4)], Server: r.IntN(p.Servers),
+		To: "store", Op: op, N: 1,
+	}
+	if slices.Contains(ledgerOps, op) {
+		a.To = "ledger"
+	}
+	p.add(a)
+	p.add(Act{At: at + between(r, time.Second, 20*time.Second), Do: "restart", Server: a.Server, N: r.Int64N(2)})
+}
 
 // faults happen, two or three of them at once.
 func (p *Plan) faults(r *rand.Rand) {
@@ -373,6 +389,10 @@ func (p *Plan) faults(r *rand.Rand) {
 					At: at - between(r, 500*time.Millisecond, 3*time.Second), Do: []string{"down", "slow"}[r.IntN(2)], Server: -1,
 					To: "store", N: 3000 + r.Int64N(5000),
 				})
+			}
+			if r.IntN(2) == 0 { // in the midst of the rebuild
+				ops := []string{"FenceSale", "MarkGathered", "BeginLoad", "Load", "ConfirmLoad", "Unfence", "Insert"}
+				p.breaks(r, at, ops[r.IntN(len(ops))])
 			}
 			a = lost
 		case 10:
