@@ -53,11 +53,9 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("no order of %s of %s can be stored", a.buyer(), w.id(a))
 		w.faults.add(fault{kind: a.Do, server: -1, sale: w.id(a), buyer: a.buyer()})
 	case "freeze":
-		if s := w.all()[a.Server]; s != nil {
-			until := time.Now().Add(time.Duration(a.N) * time.Millisecond)
-			w.tell("server %d is frozen for %d ms", a.Server, a.N)
-			s.frozen.Store(&until)
-		}
+		until := time.Now().Add(time.Duration(a.N) * time.Millisecond)
+		w.tell("server %d is frozen for %d ms", a.Server, a.N)
+		w.all()[a.Server].frozen.Store(&until)
 	case "restart":
 		w.restart(a.Server, a.N > 0)
 	case "clock":
@@ -261,7 +259,7 @@ func (w *world) look(a *Act, order sluice.OrderID) {
 	}
 }
 
-// watch has somebody watch a sale for a while.
+// watch follows the stream of a sale, as a visitor of its page does, until the request times out.
 func (w *world) watch(a *Act) {
 	s := w.live(a.Server)
 	if s == nil {
@@ -283,7 +281,7 @@ func (w *world) watch(a *Act) {
 			}
 		})
 	}
-	w.tell("somebody has watched %s at server %d: %d messages", w.id(a), s.n, messages)
+	w.tell("a visitor has watched %s at server %d: %d messages", w.id(a), s.n, messages)
 }
 
 // settleOrder does something about an order.

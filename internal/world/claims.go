@@ -42,12 +42,12 @@ type bounds struct {
 	first           time.Duration // the opening of the plan, after the world's beginning
 	opens, late     time.Duration // the opening, and the latest that was asked for
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
-	closedAt        time.Time     // when somebody heard that it is closed; zero: nobody did
+	closedAt        time.Time     // when an operator was told that it is closed; zero: none was
 	pauses          int           // how often a pause was asked for
 	answered, ended int           // how many of them were answered with success, and then ended by a resume
 	restocked       int64         // by restocks that were answered with success
 	unsure          []int64       // restocks without a clear answer
-	closing         bool          // somebody has asked for it to be closed
+	closing         bool          // an operator has asked for it to be closed
 	resumed         int           // how often a resume was asked for
 	keptUntil       time.Time     // no order expires before
 	deleted         bool
@@ -181,6 +181,7 @@ func (c *claims) excused(try attempt, p *promise) bool {
 	})
 }
 
+// last returns the order that the buyer of an act was promised last in its sale; empty: none.
 func (c *claims) last(a *Act) sluice.OrderID {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -206,6 +207,7 @@ func (c *claims) settled(order sluice.OrderID, did, payment string, status sluic
 	}
 }
 
+// payment returns the payment with which the shop paid an order; empty: it has not.
 func (c *claims) payment(order sluice.OrderID) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,13 +270,14 @@ func (c *claims) differ(report *api.ReconcileReport) (what string) {
 	return what
 }
 
-// mark notes that the ledger is copied, forget that it becomes that copy, or an empty one.
+// mark notes that the ledger is copied.
 func (c *claims) mark() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.marked = time.Now()
 }
 
+// forget notes that the ledger has lost all of a sale, or what came after the copy; of every sale if it is -1.
 func (c *claims) forget(all bool, sale int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -292,7 +295,12 @@ func (c *claims) setAside() {
 	c.aside = true
 }
 
-// restore notes that the store becomes an older copy, recovered that a person has recovered a sale.
+// recovered notes that an operator has recovered a sale, and until when none of its orders expires.
+func (c *claims) recovered(sale int, until time.Time) {
+	c.about(sale, func(of *bounds) { of.keptUntil, of.pausedAt = until, time.Time{} })
+}
+
+// restore notes that the store becomes an older copy.
 func (c *claims) restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -312,14 +320,11 @@ func (c *claims) lacking() bool {
 	})
 }
 
+// old reports whether the store became an older copy.
 func (c *claims) old() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.restored
-}
-
-func (c *claims) recovered(sale int, until time.Time) {
-	c.about(sale, func(of *bounds) { of.keptUntil, of.pausedAt = until, time.Time{} })
 }
 
 // allows reports whether a sale may be in a state at rest, so long after the world's beginning by the ledger's clock.

@@ -77,7 +77,7 @@ func (w *world) judgeSelling(ctx context.Context, s *server, n int) {
 	if err != nil || sale.State != sluice.StateOpen || sale.Available == nil || *sale.Available == 0 {
 		return
 	}
-	last := Act{Do: "claim", Sale: n, Key: 1, N: 1} // by buyer-0, whom nobody has seen before
+	last := Act{Do: "claim", Sale: n, Key: 1, N: 1} // by buyer-0, who has not claimed before
 	for range 3 {
 		w.claim(&last)
 		if order := w.claims.last(&last); order != "" {
@@ -87,7 +87,7 @@ func (w *world) judgeSelling(ctx context.Context, s *server, n int) {
 		}
 		time.Sleep(time.Second)
 	}
-	w.claims.complain("at rest %d units of %s are available, and nobody can buy one (I7)", *sale.Available, id)
+	w.claims.complain("at rest %d units of %s are available, and a new buyer gets none (I7)", *sale.Available, id)
 }
 
 // judgeRepeats: who asks again at rest hears the same (I4), also of a sale that is over or archived.

@@ -80,7 +80,7 @@ func TestWorlds(t *testing.T) {
 // any order.
 func TestSeedsRepeat(t *testing.T) {
 	if testing.Short() {
-		t.Skip("eight worlds")
+		t.Skip("-short: it runs eight worlds in processes of their own")
 	}
 	program := must.Get(os.Executable())(t)
 	tell := func(seed int) (story []string) {
