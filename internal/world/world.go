@@ -251,7 +251,8 @@ func (w *world) sells(ctx context.Context, s *server, n int) string {
 	}
 	since := w.shared.clock.now().Sub(w.begins)
 	if sale.Available != nil && !w.claims.allows(n, sale.State, *sale.Available, since, w.plan.Sales[n].Closes) {
-		return fmt.Sprintf("%s is %s with %d units available, which no operator has asked for", id, sale.State, *sale.Available)
+		return fmt.Sprintf("%s is %s with %d units available, and no operator asked for it", id,
+			sale.State, *sale.Available)
 	}
 	if !w.claims.kept(n, w.storeClock.now()) {
 		pending, err := s.admin.AdminOrders(ctx, sluice.OrderFilter{Sale: id, Status: sluice.Pending, Limit: 1})
