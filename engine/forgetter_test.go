@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -49,4 +50,17 @@ func TestForgettingPassesOverOtherEpochs(t *testing.T) {
 	if !slices.Equal(ledger.dropped, []sluice.SaleID{"first", "zulu", "left"}) {
 		t.Errorf("dropped %v", ledger.dropped)
 	}
+}
+
+// A ledger may have archived sales again: it is looked through each day.
+func TestForgettingEachDay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ledger := &staleKeeper{}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*forgetAgain+time.Minute)
+		defer cancel()
+		newForgetter(archivedStore{}, ledger, slog.New(slog.DiscardHandler)).run(ctx)
+		if len(ledger.dropped) != 3*2 {
+			t.Errorf("dropped %v in two days", ledger.dropped)
+		}
+	})
 }

@@ -20,8 +20,9 @@ import (
 
 // forgetter makes the ledger forget archived sales. The server that archives a
 // sale does so at once; one that died in between leaves the sale's keys behind.
-// So every server drops a sale that it sees leave the board, and, after its
-// start, goes once through all sales, slowly: dropping is idempotent.
+// So every server drops a sale that it sees leave the board, and goes through all
+// sales slowly, after its start and once a day: a ledger that became an older one
+// has archived sales again, and the names of their buyers. Dropping is idempotent.
 type forgetter struct {
 	store  port.SaleStore
 	ledger port.Keeper
@@ -39,6 +40,7 @@ const (
 	forgetShare = 100
 	// forgetRetry is the rest after a failure.
 	forgetRetry = 5 * time.Second
+	forgetAgain = 24 * time.Hour
 )
 
 func newForgetter(store port.SaleStore, ledger port.Keeper, log *slog.Logger) *forgetter {
@@ -59,6 +61,8 @@ func (f *forgetter) saw(view *admission.View) {
 func (f *forgetter) run(ctx context.Context) {
 	after, swept := sluice.SaleID(""), false
 	trouble := loop.Trouble{Log: f.log, Begins: "an archived sale cannot be dropped from the ledger yet"}
+	sweeps := time.NewTicker(forgetAgain)
+	defer sweeps.Stop()
 	for {
 		begun := time.Now()
 		err := f.dropLeft(ctx)
@@ -81,6 +85,8 @@ func (f *forgetter) run(ctx context.Context) {
 			return
 		case <-again:
 		case <-f.bell:
+		case <-sweeps.C:
+			after, swept = "", false
 		}
 	}
 }
