@@ -47,7 +47,7 @@ var ErrNotHeld = errors.New("the ledger does not hold the sale")
 // ErrMoving, as a Book's LedgerErr: the sale was loaded into the ledger while it was read.
 var ErrMoving = errors.New("the sale was loaded into the ledger while it was read")
 
-// errArchived: the ledger has forgotten the sale, as it should. The store
+// errArchived: the ledger has forgotten the sale, as it should, or will. The store
 // answers for it, and what the store shows is all there is to check.
 var errArchived = errors.New("the sale is archived: the store alone answers for it")
 
@@ -86,7 +86,7 @@ func Gather(ctx context.Context, ledger Ledger, store port.AuditStore, sale slui
 			}
 			ledgerErr = ErrMoving
 		}
-		if ledgerErr == nil && !b.First.Loaded && !b.Stored.ArchivedAt.IsZero() {
+		if ledgerErr == nil && !b.Stored.ArchivedAt.IsZero() { // what the ledger may still have is to be dropped
 			ledgerErr = errArchived
 		}
 		if ledgerErr == nil && !b.First.Loaded && b.Stored.LoadedEpoch > 0 {
