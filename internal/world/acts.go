@@ -44,9 +44,10 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.faults.add(f)
 	case "down", "slow", "full", "busy":
 		f := fault{
-			kind: a.Do, server: a.Server, to: a.To, sale: a.Of, until: time.Now().Add(time.Duration(a.N) * time.Millisecond),
+			kind: a.Do, server: a.Server, to: a.To, op: a.Op, sale: a.Of,
+			until: time.Now().Add(time.Duration(a.N) * time.Millisecond),
 		}
-		w.tell("the %s is %s for %d ms, for server %d, of sale %q", a.To, a.Do, a.N, a.Server, a.Of)
+		w.tell("the %s is %s for %d ms, for server %d, of sale %q, at %q", a.To, a.Do, a.N, a.Server, a.Of, a.Op)
 		w.faults.add(f)
 	case "poison":
 		w.claims.setAside()
@@ -290,7 +291,7 @@ func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
 	switch others := w.claims.payments(); {
 	case a.N == payAgain:
 		payment += "-again"
-	case a.N == payWithAnothers && len(others) > 0:
+	case a.N == payWithAnothers && len(others) > 0 && !w.claims.old(): // a restored store may have forgotten it
 		payment = w.claims.payment(others[a.Number%len(others)])
 	}
 	for try := range 4 {

@@ -97,9 +97,10 @@ func NewPlan(seed uint64) Plan {
 		p.Sales = append(p.Sales, t)
 		p.crowd(r, n, (110+r.IntN(120))/(n+1), buyers)
 		p.shop(r, n, (40+r.IntN(60))/(n+1), buyers)
-		p.operators(r, n)
+		p.operators(r, n, buyers)
 	}
 	p.faults(r)
+	p.hiccups(r)
 	slices.SortStableFunc(p.Acts, func(a, b Act) int { return cmp.Compare(a.At, b.At) })
 	for i := range p.Acts {
 		p.Acts[i].Number = i
@@ -215,6 +216,38 @@ func (p *Plan) crowd(r *rand.Rand, sale, claims, buyers int) {
 	}
 }
 
+// rush has buyers ask every server for the same, while units return or a sale goes on, and a server
+// may hear of it late.
+func (p *Plan) rush(r *rand.Rand, sale int, at time.Duration, buyers int) {
+	if r.IntN(2) == 0 {
+		return
+	}
+	for range 2 + r.IntN(4) {
+		buyer := 1 + r.IntN(buyers)
+		for n := range 2 + r.IntN(4) {
+			p.add(Act{
+				At: at + between(r, 0, 4*time.Second), Do: "claim", Server: n % p.Servers, Sale: sale, Buyer: buyer, Key: 1, N: 1,
+			})
+		}
+	}
+	p.add(Act{
+		At: at - between(r, 0, 600*time.Millisecond), Do: "late", Server: r.IntN(p.Servers), To: "ledger", Op: "Read",
+		N: 1 + r.Int64N(2),
+	})
+}
+
+// flood has one buyer ask with many keys at once, while the ledger of that server is slow, and then fails.
+func (p *Plan) flood(r *rand.Rand, sale, buyers int) {
+	at, server, buyer := between(r, opens, busy), r.IntN(p.Servers), 1+r.IntN(buyers)
+	p.add(Act{At: at, Do: "slow", Server: server, To: "ledger", N: 2000})
+	p.add(Act{At: at, Do: "cut", Server: server, To: "ledger", Op: "Claim", N: 1 + r.Int64N(3)})
+	for key := range 20 {
+		p.add(Act{
+			At: at + between(r, 0, 500*time.Millisecond), Do: "claim", Server: server, Sale: sale, Buyer: buyer, Key: 1 + key, N: 1,
+		})
+	}
+}
+
 // How the shop pays, where it does not pay an order once and as it is.
 const (
 	payAgain        = 1 + iota // with another payment
@@ -252,7 +285,7 @@ func (p *Plan) shop(r *rand.Rand, sale, times, buyers int) {
 }
 
 // operators do what they should not do at that moment.
-func (p *Plan) operators(r *rand.Rand, sale int) {
+func (p *Plan) operators(r *rand.Rand, sale, buyers int) {
 	opens := p.Sales[sale].Opens
 	if r.IntN(12) == 0 {
 		p.add(Act{At: between(r, opens+20*time.Second, busy), Do: "close", Server: r.IntN(p.Servers), Sale: sale})
@@ -261,6 +294,9 @@ func (p *Plan) operators(r *rand.Rand, sale int) {
 		p.add(Act{
 			At: between(r, time.Second, opens), Do: "postpone", Server: r.IntN(p.Servers), Sale: sale, N: 1 + r.Int64N(15),
 		})
+	}
+	if r.IntN(4) == 0 {
+		p.flood(r, sale, buyers)
 	}
 	for range 6 + r.IntN(10) {
 		a := Act{At: between(r, 2*time.Second, busy), Server: r.IntN(p.Servers), Sale: sale}
@@ -274,11 +310,12 @@ func (p *Plan) operators(r *rand.Rand, sale int) {
 			a.Do = "audit"
 		case 0:
 			a.Do = "pause"
-			p.add(Act{
-				At: a.At + between(r, 100*time.Millisecond, 5*time.Second), Do: "resume", Server: r.IntN(p.Servers), Sale: sale,
-			})
+			at := a.At + between(r, 100*time.Millisecond, 5*time.Second)
+			p.add(Act{At: at, Do: "resume", Server: r.IntN(p.Servers), Sale: sale})
+			p.rush(r, sale, at, buyers)
 		case 1, 2:
 			a.Do, a.N = "restock", 1+r.Int64N(20)
+			p.rush(r, sale, a.At, buyers)
 		case 3, 4:
 			if a.Do, a.N = "restock", -1-r.Int64N(10); r.IntN(3) == 0 { // in the midst of it
 				ops := []string{"Restock", "Apply", "ConfirmTotal", "UndoLowering"}
@@ -390,6 +427,15 @@ func (p *Plan) faults(r *rand.Rand) {
 					To: "store", N: 3000 + r.Int64N(5000),
 				})
 			}
+			if r.IntN(2) == 0 { // orders end in the midst of the rebuild
+				p.add(Act{At: at, Do: "slow", Server: -1, To: "ledger", Op: "Load", N: 20_000})
+				for range 10 {
+					p.add(Act{
+						At: at + between(r, 0, 8*time.Second), Do: "cancel", Server: r.IntN(p.Servers), Sale: sale,
+						Buyer: p.Acts[r.IntN(len(p.Acts))].Buyer,
+					})
+				}
+			}
 			if r.IntN(2) == 0 { // in the midst of the rebuild
 				ops := []string{"FenceSale", "MarkGathered", "BeginLoad", "Load", "ConfirmLoad", "Unfence", "Insert"}
 				p.breaks(r, at, ops[r.IntN(len(ops))])
@@ -404,6 +450,22 @@ func (p *Plan) faults(r *rand.Rand) {
 				p.add(Act{At: between(r, c.At, busy+time.Second), Do: "replay", Server: r.IntN(p.Servers), Sale: c.Sale})
 			}
 		}
+		p.add(a)
+	}
+}
+
+// hiccups are calls whose answers are lost, late or given twice.
+func (p *Plan) hiccups(r *rand.Rand) {
+	for range 3 + r.IntN(6) {
+		a := Act{
+			At: between(r, opens-2*time.Second, busy), Do: []string{"cut", "cut", "twice", "late"}[r.IntN(4)],
+			Server: r.IntN(p.Servers), To: "ledger", N: 1, Skip: r.Int64N(3),
+		}
+		ops := ledgerOps
+		if r.IntN(2) == 0 {
+			a.To, ops = "store", storeOps
+		}
+		a.Op = ops[1+r.IntN(len(ops)-1)]
 		p.add(a)
 	}
 }
