@@ -243,7 +243,8 @@ func (p *Plan) flood(r *rand.Rand, sale, buyers int) {
 	p.add(Act{At: at, Do: "cut", Server: server, To: "ledger", Op: "Claim", N: 1 + r.Int64N(3)})
 	for key := range 20 {
 		p.add(Act{
-			At: at + between(r, 0, 500*time.Millisecond), Do: "claim", Server: server, Sale: sale, Buyer: buyer, Key: 1 + key, N: 1,
+			At: at + between(r, 0, 500*time.Millisecond), Do: "claim", Server: server, Sale: sale, Buyer: buyer,
+			Key: 1 + key, N: 1,
 		})
 	}
 }
