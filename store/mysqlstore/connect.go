@@ -121,7 +121,7 @@ func seconds(value string) (time.Duration, error) {
 var session = []string{
 	`SET SESSION
 		sql_mode = 'STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ZERO_DATE,NO_ZERO_IN_DATE,NO_ENGINE_SUBSTITUTION',
-		time_zone = '+00:00', innodb_lock_wait_timeout = 3
+		time_zone = '+00:00', innodb_lock_wait_timeout = 3, net_read_timeout = 10
 		/*M!100600 , max_statement_time = 60, idle_write_transaction_timeout = 10, idle_transaction_timeout = 120 */
 		/*!80000 , max_execution_time = 60000, wait_timeout = 120 */`,
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED`,

@@ -49,7 +49,7 @@ func TestSession(t *testing.T) {
 	db := mysqlstore.RawDB(open(t, servertest.MySQL(t)))
 	for variable, want := range map[string]string{
 		"sql_mode": "STRICT_ALL_TABLES", "time_zone": "+00:00", "character_set_client": "utf8mb4",
-		"collation_connection": "utf8mb4_bin", "innodb_lock_wait_timeout": "3",
+		"collation_connection": "utf8mb4_bin", "innodb_lock_wait_timeout": "3", "net_read_timeout": "10",
 		"max_statement_time": "60", "idle_write_transaction_timeout": "10", "idle_transaction_timeout": "120",
 	} {
 		var value string
