@@ -36,7 +36,7 @@ type ledger struct {
 	told      sync.Map // sluice.SaleID to toldSeq
 	snapshots sync.Map // sluice.SaleID to *termsSnapshot
 	turns     poolTurns
-	sweeping  sweeping
+	beside    beside
 	closed    atomic.Bool
 }
 
@@ -76,10 +76,8 @@ func (l *ledger) Name(context.Context) (name string, made bool, err error) {
 
 // Close ends the use of the ledger, but not of the store.
 func (l *ledger) Close() error {
-	l.sweeping.begins.Lock()
 	l.closed.Store(true)
-	l.sweeping.begins.Unlock()
-	l.sweeping.running.Wait()
+	l.beside.close()
 	l.home.close()
 	l.pool.Close()
 	return nil
@@ -112,7 +110,7 @@ const (
 // Every statement has an index to use, and a plan that was made while the tables were
 // small must not read them as a whole when they no longer are.
 var ledgerSettings = []setting{
-	{"lock_timeout", "2s"}, {idleSetting, "3s"}, {"enable_seqscan", "off"}, {"jit", "off"},
+	{"lock_timeout", "2s"}, {idleSetting, hungAfter}, {"enable_seqscan", "off"}, {"jit", "off"},
 }
 
 // saleState is a sale as a transaction that has locked its rows finds it.

@@ -2,8 +2,6 @@ package pgstore
 
 import (
 	"context"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,26 +111,11 @@ func try(m sluice.Meter, paid, now int64) (after, wait int64) {
 	return m.Try(paid, now)
 }
 
-// sweeping deletes what tries have cost, long ago.
-type sweeping struct {
-	next    atomic.Int64 // Unix nanoseconds
-	begins  sync.Mutex   // guards closed against one that begins
-	running sync.WaitGroup
-}
-
 // sweep deletes, now and then, what is paid for, beside the caller.
 func (l *ledger) sweep() {
-	now := time.Now()
-	due := l.sweeping.next.Load()
-	if l.now != nil || now.UnixNano() < due || !l.sweeping.next.CompareAndSwap(due, now.Add(time.Minute).UnixNano()) {
-		return
+	if l.now == nil {
+		l.beside.every(time.Minute, &l.beside.swept, func(now time.Time) {
+			_, _ = l.exec(context.Background(), forgetPaid, now.Add(-time.Minute).UnixMicro())
+		})
 	}
-	l.sweeping.begins.Lock()
-	defer l.sweeping.begins.Unlock()
-	if l.closed.Load() {
-		return
-	}
-	l.sweeping.running.Go(func() {
-		_, _ = l.exec(context.Background(), forgetPaid, now.Add(-time.Minute).UnixMicro())
-	})
 }

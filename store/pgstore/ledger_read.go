@@ -18,6 +18,7 @@ import (
 // lets its cooldown begin.
 func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer l.wrap(&err, "read")
+	l.freeSales()
 	told := make(map[sluice.SaleID]toldSeq, len(ids)) // before the question
 	asked := make([]string, len(ids))
 	for i, id := range ids {

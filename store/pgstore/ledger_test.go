@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"reflect"
 	"strings"
 	"sync"
@@ -903,4 +905,124 @@ func TestBatchesOfNewBuyersAreTriedAfterOne(t *testing.T) {
 func withQuantity(c sluice.Claim, n int64) sluice.Claim {
 	c.Quantity = n
 	return c
+}
+
+// cutOff listens at a free port for a database, and passes on what comes until left is spent. Then nobody hears anything.
+func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	over := make(chan struct{})
+	t.Cleanup(func() {
+		close(over)
+		l.Close()
+	})
+	pass := func(to, from net.Conn) {
+		buf := make([]byte, 4<<10)
+		for {
+			n, err := from.Read(buf)
+			if left.Add(int64(-n)) < 0 {
+				<-over
+			}
+			if _, failed := to.Write(buf[:n]); err != nil || failed != nil {
+				to.Close()
+				return
+			}
+		}
+	}
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", database)
+			if err != nil {
+				from.Close()
+				continue
+			}
+			go pass(to, from)
+			go pass(from, to)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// A server that is cut off while it sends a batch keeps no other server from selling: neither in a batch of new
+// buyers, nor in one of known buyers, nor while it counts tries.
+func TestCutOffInABatch(t *testing.T) {
+	t.Parallel()
+	process := servertest.StartPostgres(t)
+	via, admin := servertest.PgBouncer(t, process), raw(t, process.URL())
+	var made, buyers atomic.Int64
+	newBuyers := func(n int) (claims []sluice.Claim) {
+		for range n {
+			c := claimOf(fmt.Sprint("buyer-", buyers.Add(1)), 1)
+			c.Meta = `{"a":"` + strings.Repeat("x", 300) + `"}`
+			claims = append(claims, c)
+		}
+		return claims
+	}
+	known := claimOf("known", 1)
+	rates := port.Rates{Buyer: sluice.BuyerRate{Requests: 5, PerS: 1}}
+	for _, c := range []struct {
+		name string
+		does func(ctx context.Context, l *pgstore.Ledger, n int) error
+	}{
+		{"new buyers", func(ctx context.Context, l *pgstore.Ledger, n int) error {
+			_, err := l.Claim(ctx, "sale", newBuyers(n))
+			return err
+		}},
+		{"a known buyer", func(ctx context.Context, l *pgstore.Ledger, n int) error {
+			_, err := l.Claim(ctx, "sale", append(newBuyers(n), known))
+			return err
+		}},
+		{"tries", func(ctx context.Context, l *pgstore.Ledger, n int) error {
+			var tries []port.Try
+			for i := range n {
+				tries = append(tries, port.Try{Buyer: sluice.BuyerID(fmt.Sprintf("%0100d", i))})
+			}
+			_, err := l.Allow(ctx, "sale", rates, tries)
+			return err
+		}},
+	} {
+		for _, pooler := range []string{"", " behind PgBouncer"} {
+			t.Run(c.name+pooler, func(t *testing.T) {
+				t.Parallel()
+				address := must.Get(url.Parse(process.URL()))(t)
+				address.Path = fmt.Sprintf("test_%d", made.Add(1))
+				must.Get(admin.ExecContext(t.Context(), "CREATE DATABASE "+address.Path))(t)
+				_, other, _ := sellAt(t, address.String(), func(s *sluice.Sale) { s.Total = 10_000 })
+				if pooler != "" {
+					address = must.Get(url.Parse(via(address.String())))(t)
+				}
+				var left atomic.Int64
+				left.Store(1 << 40)
+				address.Host = cutOff(t, address.Host, &left)
+				store := must.Get(pgstore.Open(t.Context(), address.String(), pgstore.Options{}))(t)
+				l := must.Get(store.LedgerAt("cut off", nil))(t)
+				for _, err := range []error{c.does(t.Context(), l, 1), c.does(t.Context(), l, 1)} { // statements are prepared
+					must.Succeed(t, err)
+				}
+				left.Store(16 << 10)
+				if err := c.does(t.Context(), l, 1000); !errors.Is(err, sluice.ErrNoAnswer) {
+					t.Errorf("cut off: %v", err)
+				}
+				begun := time.Now()
+				for n := 1; ; n++ {
+					must.Get(other.Read(t.Context(), []sluice.SaleID{"sale"}))(t) // as servers do each second
+					_, err := other.Claim(t.Context(), "sale", []sluice.Claim{claimOf("bob", n)})
+					if err == nil {
+						_, err = other.Allow(t.Context(), "sale", rates, []port.Try{{Buyer: "bob"}})
+					}
+					if err == nil {
+						break
+					}
+					if time.Since(begun) > 15*time.Second {
+						t.Fatalf("nothing is sold for %v: %v", time.Since(begun), err)
+					}
+				}
+				t.Logf("sold after %v", time.Since(begun))
+			})
+		}
+	}
 }

@@ -43,8 +43,8 @@ var limits = []setting{
 	{idleSetting, "10s"},
 	{"default_transaction_isolation", "read committed"}, // what is read after a lock must be new
 	{"client_min_messages", "warning"},                  // session.noticed
-	{"tcp_keepalives_idle", "30"},
-	{"tcp_keepalives_interval", "10"},
+	{"tcp_keepalives_idle", "3"},                        // rows of a server that is cut off are free within seconds
+	{"tcp_keepalives_interval", "1"},
 	{"tcp_keepalives_count", "3"},
 }
 

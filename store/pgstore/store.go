@@ -122,8 +122,10 @@ func connect(url string, opts Options, readOnly bool) (*Store, error) {
 const migrationLock = 0x736c75696365 // "sluice"
 
 func (s *Store) migrate(ctx context.Context) error {
-	// A migration may take long, so it has connections of its own, without limits.
+	// A migration may take long, so it has connections of its own, without limits, and a
+	// name that the ledger ends no transaction of.
 	config := s.pool.Config().ConnConfig
+	config.RuntimeParams["application_name"] += " migrates"
 	if err := s.session.beforeConnect(ctx, config); err != nil {
 		return err
 	}
