@@ -129,8 +129,7 @@ const stateColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_b
 	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
 	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch,
 	CASE WHEN s.archived_at IS NULL THEN s.fence ELSE 'archived' END,
-	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE (SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
-		WHERE p.sale_id = l.sale_id AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)) END,
+	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE ledger_promised(l.sale_id) END,
 	date_trunc('milliseconds', clock_timestamp())`
 
 const (

@@ -22,6 +22,7 @@ import (
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/internal/storetest"
 	"github.com/sluicehq/sluice/store/pgstore"
 )
 
@@ -289,6 +290,58 @@ func TestABuyerWithManyClaims(t *testing.T) {
 	}
 }
 
+// promise rebuilds a sale that was loaded once, with the claim of a dead letter.
+func promise(t *testing.T, store *pgstore.Store, l *pgstore.Ledger, c sluice.Claim) (r port.Record) {
+	t.Helper()
+	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a test"))
+	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
+	r = port.Record{Claim: c, Sale: "sale", Epoch: 2, Seq: 1, Terms: 1, At: time.Now(), Live: true}
+	image.Records = append(image.Records, r)
+	for _, err := range []error{
+		l.Load(t.Context(), image), store.ConfirmLoad(t.Context(), "sale", 2), l.Unfence(t.Context(), "sale", 2),
+	} {
+		must.Succeed(t, err)
+	}
+	return r
+}
+
+// A promise that is stored counts once: where units are left, those of an ending are sold at once. If none were, there
+// is a cooldown.
+func TestAPromiseThatIsStoredCountsOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name           string
+		stored, others int
+		want           sluice.Code
+	}{
+		{"units are left", 1, 5, sluice.Accepted},
+		{"sold out", 1, 6, sluice.SoldOut},
+		{"sold out, with the promise", 0, 6, sluice.SoldOut},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			store, l, _ := sell(t, func(s *sluice.Sale) { s.Total = 10 })
+			r := promise(t, store, l, withQuantity(claimOf("ann", 1), 4))
+			if c.stored > 0 {
+				storetest.InsertBatch(t, store, port.Entry{
+					Sale: "sale", Epoch: 2, Node: "one", Terms: 1, At: r.At, FirstSeq: 1, Claims: []sluice.Claim{r.Claim},
+				})
+			}
+			var all []sluice.Claim
+			for i := range c.others {
+				all = append(all, claimOf(fmt.Sprint("buyer-", i), 1))
+			}
+			if got := codes(t, l, "sale", all...); got[sluice.Accepted] != c.others {
+				t.Fatalf("%v, want all accepted", got)
+			}
+			must.Get(store.Change(t.Context(), sluice.Change{Order: all[0].Order, Action: sluice.Cancel}))(t)
+			if got := codes(t, l, "sale", claimOf("bob", 1)); got[c.want] != 1 {
+				t.Errorf("after an ending %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
 // everyStatement has a ledger do all that it does.
 func everyStatement(t *testing.T, url string) {
 	t.Helper()
@@ -298,19 +351,7 @@ func everyStatement(t *testing.T, url string) {
 			t.Fatalf("%v, want it accepted", got)
 		}
 	}
-	promised := claimOf("ann", 1)
-	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a test"))
-	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
-	image.Records = append(image.Records, port.Record{
-		Claim: promised, Sale: "sale", Epoch: 2, Seq: 1, Terms: 1, At: time.Now(), Live: true,
-	})
-	for _, err := range []error{
-		l.Load(t.Context(), image), store.ConfirmLoad(t.Context(), "sale", 2), l.Unfence(t.Context(), "sale", 2),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	promised := promise(t, store, l, claimOf("ann", 1)).Claim
 	claims := []sluice.Claim{promised}
 	for i := range 150 {
 		claims = append(claims, claimOf("shop", i))
@@ -907,7 +948,8 @@ func withQuantity(c sluice.Claim, n int64) sluice.Claim {
 	return c
 }
 
-// cutOff listens at a free port for a database, and passes on what comes until left is spent. Then nobody hears anything.
+// cutOff listens at a free port for a database, and passes on what comes until left is spent. Then nobody hears
+// anything.
 func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

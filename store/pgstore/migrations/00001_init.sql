@@ -462,13 +462,19 @@ CREATE TABLE ledger_promises (
     PRIMARY KEY (sale_id, buyer_id, claim_key)
 );
 
+-- The units of a sale's promises that have no order yet.
+CREATE FUNCTION ledger_promised(sale text) RETURNS bigint LANGUAGE sql STABLE AS
+    'SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
+     WHERE p.sale_id = sale COLLATE "C" AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)';
+
 -- Whatever lowers taken frees units of the ledger in the same transaction. If the sale
 -- was sold out, a cooldown is to begin once that is seen.
 -- +goose StatementBegin
 CREATE FUNCTION ledger_units_returned() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     UPDATE ledger_sales SET reopened = 9 -- sluice.SoldOut
-    WHERE sale_id = NEW.id AND epoch = NEW.epoch AND reopened <> 9 AND OLD.taken + promised >= total;
+    WHERE sale_id = NEW.id AND epoch = NEW.epoch AND reopened <> 9 AND OLD.taken + promised >= total
+        AND (promised = 0 OR OLD.taken + ledger_promised(NEW.id) >= total);
     RETURN NULL;
 END
 $$;
