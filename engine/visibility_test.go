@@ -140,7 +140,7 @@ func TestTheIDOfADeletedSaleIsUsedAgain(t *testing.T) {
 		}
 	}
 	now, err := branches[0].client.AdminSale(t.Context(), "phones")
-	if err != nil || *now.Total != 7 || now.TermsVersion != 1 || now.Epoch != 1 || now.Fence != "" || now.Taken != 1 {
+	if err != nil || *now.Total != 7 || now.TermsVersion != 1 || now.Epoch != 2 || now.Fence != "" || now.Taken != 1 {
 		t.Errorf("the new sale: %+v, %v", now, err)
 	}
 	for _, bad := range []string{"older state", "has been lost", "no such sale"} {

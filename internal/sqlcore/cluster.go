@@ -26,7 +26,9 @@ var (
 	sqlLiveNodes   = newStatement("LiveNodes", `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`)
 	sqlAddGathered = newStatement("AddGathered",
 		insertInto("gathered", "sale_id, epoch, node, gathered_at")+` ON CONFLICT (sale_id, epoch, node) DO NOTHING`)
-	sqlGathered = newStatement("Gathered", `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`)
+	// GatheredLast is the highest epoch of an id whose rows are left; those of a deleted sale are.
+	sqlGatheredLast = newStatement("GatheredLast", `SELECT coalesce(max(epoch), 0) FROM gathered WHERE sale_id = ?`)
+	sqlGathered     = newStatement("Gathered", `SELECT node FROM gathered WHERE sale_id = ? AND epoch = ? ORDER BY node`)
 )
 
 // clockMargin is how far a lease may end beyond its ttl from now: the database's

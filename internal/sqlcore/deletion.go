@@ -19,7 +19,6 @@ var (
 		newStatement("Delete.Pictures", `DELETE FROM pictures WHERE sale_id = ?`),
 		newStatement("Delete.Lists", `DELETE FROM sale_lists WHERE sale_id = ?`),
 		newStatement("Delete.Restocks", `DELETE FROM restocks WHERE sale_id = ?`),
-		newStatement("Delete.Gathered", `DELETE FROM gathered WHERE sale_id = ?`),
 		newStatement("Delete.Terms", `DELETE FROM sale_terms WHERE sale_id = ?`),
 		newStatement("Delete.Sale", `DELETE FROM sales WHERE id = ?`),
 	}
@@ -46,6 +45,9 @@ func (s *Store) DeleteSale(ctx context.Context, id sluice.SaleID, version int64)
 		}
 		for _, st := range sqlDeleteOfSale {
 			tx.exec(st, id)
+		}
+		if sale.Epoch > 0 { // the next sale of this id begins behind it
+			tx.set(sqlAddGathered, id, sale.Epoch, "", storeNow)
 		}
 		return tx.err
 	}))

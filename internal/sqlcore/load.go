@@ -33,6 +33,11 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 			return port.ErrSaleLive
 		}
 		last := max(sale.Epoch, passed)
+		if last == 0 { // servers remember the epochs of a deleted sale that had the id
+			if last, err = only[int64](tx.row(sqlGatheredLast, id)); err != nil {
+				return err
+			}
+		}
 		if last >= port.MaxEpoch {
 			return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("it has had epoch %d, and no server counts that far: "+
 				"another program has changed it (docs/operating.md, A fenced sale)", last)}

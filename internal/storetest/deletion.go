@@ -60,6 +60,10 @@ func testDeleteSale(t *testing.T, db Database) {
 	if !again.CreatedAt.After(sale.CreatedAt) { // by which servers distinguish them
 		t.Errorf("the first sale was created at %v, the second at %v", sale.CreatedAt, again.CreatedAt)
 	}
+	// Servers that know an epoch of the first sale must not take the second for an older copy.
+	if again.Epoch <= sale.Epoch {
+		t.Errorf("the new sale begins with epoch %d, and the first had %d", again.Epoch, sale.Epoch)
+	}
 	// Servers that have the deny list of the first sale must see that this is another.
 	list, err := s.ReplaceList(ctx, "phones", sluice.DenyList, buyers("eve"))
 	if err != nil || list.Generation <= denied.Generation {

@@ -56,7 +56,7 @@ var arguments = map[string]string{
 	"ArchiveSale": "now now sale", "ArchivedOf": "orders", "LockLease": "text", "SetLease": "text zero zero now text",
 	"EndLease": "text text", "Beat": "now text text", "ForgetNodes": "now", "LiveNodes": "now now",
 	"PageOfDeadLettersOfSale": "sale zero page",
-	"Gathered":                "sale one", "Version": "", "PaidOrder": "order",
+	"Gathered":                "sale one", "GatheredLast": "sale", "Version": "", "PaidOrder": "order",
 	"FenceOlder": "text now sale one", "SetFence": "text now sale", "KeepLonger": "now sale now",
 	"PayLater": "now sale now",
 	"TakeSale": "text now sale", "GatherAll": "sale",

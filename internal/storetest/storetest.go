@@ -267,8 +267,8 @@ func aSale(id sluice.SaleID, total int64) sluice.Sale {
 func create(t testing.TB, s port.Store, sale sluice.Sale) sluice.Sale {
 	t.Helper()
 	must.Get(s.CreateSale(t.Context(), sale))(t)
-	must.Get(s.BeginLoad(t.Context(), sale.ID, 0))(t)
-	must.Succeed(t, s.ConfirmLoad(t.Context(), sale.ID, 1))
+	image := must.Get(s.BeginLoad(t.Context(), sale.ID, 0))(t)
+	must.Succeed(t, s.ConfirmLoad(t.Context(), sale.ID, image.Epoch))
 	return read(t, s, sale.ID)
 }
 
