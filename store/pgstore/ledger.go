@@ -33,7 +33,7 @@ type ledger struct {
 	pool  *pgxpool.Pool    // its own: claims take no connection from the store
 	home  *home            // of the pool
 
-	told      sync.Map // sluice.SaleID to toldSeq
+	told      sync.Map // sluice.SaleID to told
 	snapshots sync.Map // sluice.SaleID to *termsSnapshot
 	turns     poolTurns
 	beside    beside
@@ -119,7 +119,7 @@ type saleState struct {
 	cooldown     sluice.Cooldown
 	reopened     sluice.Code
 	promised     int64 // units of promises when they were loaded
-	told         int64 // the last sequence that this server was told, as the ledger remembers it
+	lacks        bool  // the last order that this server was told of
 
 	rowEpoch, rowLoaded int64  // of the store's row
 	rowFence            string // not empty either if the sale is archived
@@ -127,7 +127,9 @@ type saleState struct {
 
 const stateColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_buyer, l.max_orders, l.max_unpaid,
 	l.opens_at, l.closes_at, l.paused, l.fence, l.cooldown, l.cooldown_until, l.reopened, l.promised,
-	coalesce((l.told ->> $2)::bigint, 0), s.epoch, s.loaded_epoch,
+	asked.told <> '' AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = asked.told)
+		AND NOT EXISTS (SELECT FROM ledger_promises p WHERE p.sale_id = l.sale_id AND p.order_id = asked.told),
+	s.epoch, s.loaded_epoch,
 	CASE WHEN s.archived_at IS NULL THEN s.fence ELSE 'archived' END,
 	s.taken + CASE WHEN l.promised = 0 THEN 0 ELSE ledger_promised(l.sale_id) END,
 	date_trunc('milliseconds', clock_timestamp())`
@@ -135,8 +137,8 @@ const stateColumns = `l.sale_id, l.epoch, l.seq, l.version, l.total, l.max_per_b
 const (
 	lockSale   = `SELECT FROM sales WHERE id = $1 FOR NO KEY UPDATE`
 	lockState  = `SELECT FROM ledger_sales WHERE sale_id = $1 FOR NO KEY UPDATE`
-	readStates = `SELECT ` + stateColumns + ` FROM ledger_sales l JOIN sales s ON s.id = l.sale_id
-		WHERE l.sale_id = ANY ($1::text[])`
+	readStates = `SELECT ` + stateColumns + ` FROM unnest($1::text[], $2::text[]) AS asked (sale, told)
+		JOIN ledger_sales l ON l.sale_id = asked.sale JOIN sales s ON s.id = l.sale_id`
 )
 
 // scanState reads a row of stateColumns.
@@ -145,7 +147,7 @@ func (l *ledger) scanState(row pgx.Row) (h saleState, err error) {
 	var closes, until *time.Time
 	t := &h.Terms
 	err = row.Scan(&h.Sale, &h.Epoch, &h.Seq, &t.Version, &total, &perBuyer, &orders, &unpaid, &t.OpensAt, &closes,
-		&t.Paused, &h.Fence, &h.cooldown.Code, &until, &h.reopened, &h.promised, &h.told, &h.rowEpoch, &h.rowLoaded,
+		&t.Paused, &h.Fence, &h.cooldown.Code, &until, &h.reopened, &h.promised, &h.lacks, &h.rowEpoch, &h.rowLoaded,
 		&h.rowFence, &h.Taken, &h.Now)
 	for _, limit := range []struct {
 		to        *int64
@@ -191,18 +193,22 @@ func (h *saleState) begins() bool {
 	return true
 }
 
-// toldSeq is the last sequence of an epoch that this server was told.
-type toldSeq struct{ epoch, told int64 }
-
-func (l *ledger) toldOf(sale sluice.SaleID) toldSeq {
-	if m, ok := l.told.Load(sale); ok {
-		return m.(toldSeq)
-	}
-	return toldSeq{}
+// told is the last order of an epoch that this server was told is accepted, and its sequence. The database holds it
+// for as long as the ledger holds the sale, unless it is an older copy.
+type told struct {
+	epoch, seq int64
+	order      sluice.OrderID
 }
 
-// tell records which sequence this server was told. Answers may come out of order.
-func (l *ledger) tell(sale sluice.SaleID, now toldSeq) {
+func (l *ledger) toldOf(sale sluice.SaleID) told {
+	if m, ok := l.told.Load(sale); ok {
+		return m.(told)
+	}
+	return told{}
+}
+
+// tell records of which order this server was told. Answers may come out of order.
+func (l *ledger) tell(sale sluice.SaleID, now told) {
 	for {
 		before, known := l.told.Load(sale)
 		if !known {
@@ -211,8 +217,8 @@ func (l *ledger) tell(sale sluice.SaleID, now toldSeq) {
 			}
 			continue
 		}
-		old := before.(toldSeq)
-		if now.epoch < old.epoch || now.epoch == old.epoch && now.told <= old.told ||
+		old := before.(told)
+		if now.epoch < old.epoch || now.epoch == old.epoch && now.seq <= old.seq ||
 			l.told.CompareAndSwap(sale, old, now) {
 			return
 		}
@@ -221,13 +227,13 @@ func (l *ledger) tell(sale sluice.SaleID, now toldSeq) {
 
 // lost says what the ledger has lost, if it knows less of a sale than this server
 // was told before it asked: the database is an older copy.
-func (h *saleState) lost(m toldSeq) string {
+func (h *saleState) lost(m told) string {
 	switch {
 	case h.Epoch < m.epoch:
 		return fmt.Sprintf("%s: the ledger is in epoch %d, and was in %d", port.FenceLost, h.Epoch, m.epoch)
-	case h.Epoch == m.epoch && h.told < m.told:
-		return fmt.Sprintf("%s: the ledger remembers that this server was told sequence %d, and it was told %d",
-			port.FenceLost, h.told, m.told)
+	case h.Epoch == m.epoch && h.lacks:
+		return fmt.Sprintf("%s: the database does not have order %s, which it told this server of, with sequence %d",
+			port.FenceLost, m.order, m.seq)
 	}
 	return ""
 }

@@ -81,7 +81,7 @@ func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 	if done, err := d.fresh(ctx, conn, id, m); done || err != nil {
 		return d.decisions, err
 	}
-	loaded, err := d.read(ctx, conn, id)
+	loaded, err := d.read(ctx, conn, id, m)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +121,8 @@ func (l *ledger) claim(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID
 		return d.decisions, d.uncovered(ctx, conn, id, d.state.Epoch)
 	}
 	d.note(id, inserted.want)
-	if d.told > 0 {
-		l.tell(id, toldSeq{d.state.Epoch, d.told})
+	if d.told.seq > 0 {
+		l.tell(id, d.told)
 	}
 	return d.decisions, nil
 }
@@ -166,7 +166,7 @@ type deciding struct {
 	claims    []sluice.Claim
 	decisions []sluice.Decision
 	buyers    map[sluice.BuyerID]*buyer // nil: who has no claim
-	told      int64                     // the last sequence in the decisions
+	told      told                      // of the decisions
 }
 
 func (l *ledger) deciding(claims []sluice.Claim) *deciding {
@@ -187,14 +187,14 @@ func (d *deciding) refuse(code sluice.Code) {
 }
 
 // read locks the sale and reads it, with the buyers' claims.
-func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID) (loaded bool, err error) {
+func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, m told) (loaded bool, err error) {
 	asked := make([]string, 0, len(d.buyers))
 	for b := range d.buyers {
 		asked = append(asked, string(b))
 	}
 	batch := &pgx.Batch{}
 	d.queueLocks(batch, id)
-	batch.Queue(readStates, []string{string(id)}, d.l.node).Query(func(rows pgx.Rows) error {
+	batch.Queue(readStates, []string{string(id)}, []string{string(m.order)}).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			loaded = true
 			if d.state, err = d.l.scanState(rows); err != nil {
@@ -237,8 +237,8 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 		}
 		d.decisions[i] = d.one(&v, b, c)
 		if a := &d.decisions[i]; a.Code == sluice.Accepted {
-			if a.Epoch == h.Epoch {
-				d.told = max(d.told, a.Seq)
+			if a.Epoch == h.Epoch && a.Seq > d.told.seq {
+				d.told = told{a.Epoch, a.Seq, a.Order}
 			}
 			if !a.Replayed {
 				r := port.Record{
@@ -251,10 +251,10 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 			}
 		}
 	}
-	if len(accepted.Claims) == 0 && !begun && d.told <= h.told {
+	if len(accepted.Claims) == 0 && !begun {
 		return nil, &writing{}
 	}
-	state := []any{h.Seq, d.l.node, max(d.told, h.told), int16(h.cooldown.Code), h.until(), int16(h.reopened)}
+	state := []any{h.Seq, int16(h.cooldown.Code), h.until(), int16(h.reopened)}
 	write, w := &pgx.Batch{}, &writing{want: int64(len(accepted.Claims))}
 	if w.want == 0 {
 		write.Queue(updateState, append([]any{h.Sale}, state...)...)
@@ -300,12 +300,10 @@ const (
 	lastSeq = `SELECT coalesce(max(seq), 0) FROM orders WHERE sale_id = $1 AND epoch = $2 AND bucket = 0`
 
 	setFence    = `UPDATE ledger_sales SET fence = $2 WHERE sale_id = $1 AND epoch = $3 AND fence = ''`
-	updateState = `UPDATE ledger_sales SET seq = $2, told = told || jsonb_build_object($3::text, $4::bigint), cooldown = $5,
-		cooldown_until = $6, reopened = $7 WHERE sale_id = $1`
+	updateState = `UPDATE ledger_sales SET seq = $2, cooldown = $3, cooldown_until = $4, reopened = $5 WHERE sale_id = $1`
 	// insertClaims is insertFast with the ledger's row: neither changes without the other.
 	insertClaims = insertSale + `, ledger AS (
-		UPDATE ledger_sales SET seq = $14, told = told || jsonb_build_object($15::text, $16::bigint), cooldown = $17,
-			cooldown_until = $18, reopened = $19
+		UPDATE ledger_sales SET seq = $14, cooldown = $15, cooldown_until = $16, reopened = $17
 		FROM sale WHERE sale_id = $1
 	)` + insertRows
 )

@@ -26,7 +26,7 @@ type termsSnapshot struct {
 
 // fresh decides a batch of new buyers in one round trip. It reports false, with nothing
 // written and no transaction open, if the batch must be decided as any other.
-func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, m toldSeq) (done bool, err error) {
+func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleID, m told) (done bool, err error) {
 	s, known := d.l.snapshots.Load(id)
 	if !known {
 		return false, nil
@@ -60,8 +60,8 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 	batch, inserted := &pgx.Batch{}, 0
 	first := port.Record{}
 	d.queueLocks(batch, id)
-	batch.Queue(insertFresh, id, units, orders, buyers, keys, metas, quantities, m.epoch, terms.Version, d.l.node, m.told,
-		n, clock).Query(func(rows pgx.Rows) error {
+	batch.Queue(insertFresh, id, units, orders, buyers, keys, metas, quantities, m.epoch, terms.Version, d.l.node,
+		m.order, n, clock).Query(func(rows pgx.Rows) error {
 		defer rows.Close()
 		for rows.Next() {
 			if err := rows.Scan(&first.Seq, &first.At, &inserted); err != nil {
@@ -90,7 +90,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 			Terms: terms.Version,
 		}
 	}
-	d.l.tell(id, toldSeq{m.epoch, first.Seq + int64(n) - 1})
+	d.l.tell(id, told{m.epoch, first.Seq + int64(n) - 1, d.claims[n-1].Order})
 	return true, nil
 }
 
@@ -114,14 +114,13 @@ const insertFresh = `WITH now AS MATERIALIZED (
 			AND (l.cooldown = 0 OR l.cooldown_until <= now.at) AND NOT l.paused
 			AND l.opens_at <= now.at AND (l.closes_at IS NULL OR now.at < l.closes_at)
 			AND (l.total IS NULL OR taken + $2 <= l.total) AND (cap IS NULL OR taken + $2 <= cap)
-			AND coalesce((l.told ->> $10::text)::bigint, 0) >= $11
+			AND EXISTS (SELECT FROM orders WHERE order_id = $11)
 			AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS b (id), LATERAL (SELECT ` + ofBuyer + ` LIMIT 1) o)
 		RETURNING price_amount, price_currency, l.seq, now.at, date_trunc('milliseconds', clock_timestamp()) AS now,
 			payment_window_ms * interval '1 millisecond' AS payment_window,
 			payment_grace_ms * interval '1 millisecond' AS payment_grace
 	), ledger AS (
-		UPDATE ledger_sales SET seq = sale.seq + $12::bigint, told = told || jsonb_build_object($10::text, sale.seq + $12::bigint)
-		FROM sale WHERE sale_id = $1
+		UPDATE ledger_sales SET seq = sale.seq + $12::bigint FROM sale WHERE sale_id = $1
 	), placed AS (
 		INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 		SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,

@@ -40,7 +40,7 @@ func (l *ledger) lock(ctx context.Context, tx pgx.Tx, id sluice.SaleID) (saleSta
 	if err := tx.SendBatch(ctx, batch).Close(); err != nil {
 		return saleState{}, err
 	}
-	h, err := l.scanState(tx.QueryRow(ctx, readStates, []string{string(id)}, l.node))
+	h, err := l.scanState(tx.QueryRow(ctx, readStates, []string{string(id)}, []string{""}))
 	if errors.Is(err, pgx.ErrNoRows) {
 		return saleState{}, nil
 	}

@@ -19,12 +19,11 @@ import (
 func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Reading, err error) {
 	defer l.wrap(&err, "read")
 	l.freeSales()
-	told := make(map[sluice.SaleID]toldSeq, len(ids)) // before the question
-	asked := make([]string, len(ids))
-	for i, id := range ids {
-		told[id], asked[i] = l.toldOf(id), string(id)
+	before := make(map[sluice.SaleID]told, len(ids)) // the question
+	for _, id := range ids {
+		before[id] = l.toldOf(id)
 	}
-	all, now, err := l.states(ctx, asked)
+	all, now, err := l.states(ctx, ids, before)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +34,7 @@ func (l *ledger) Read(ctx context.Context, ids []sluice.SaleID) (_ []port.Readin
 			readings[i] = port.Reading{Sale: id, Now: now}
 			continue
 		}
-		if why := h.lost(told[id]); why != "" && h.Fence == "" {
+		if why := h.lost(before[id]); why != "" && h.Fence == "" {
 			h.Fence = why
 			if _, err := l.exec(ctx, setFence, id, why, h.Epoch); err != nil {
 				return nil, err
@@ -80,16 +79,21 @@ func (l *ledger) exec(ctx context.Context, statement string, args ...any) (int64
 	return tag.RowsAffected(), err
 }
 
-// states reads sales that the ledger holds, and its clock.
-func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*saleState, time.Time, error) {
+// states reads sales that the ledger holds, and its clock, and whether it lacks what this server was told before.
+func (l *ledger) states(ctx context.Context, ids []sluice.SaleID, before map[sluice.SaleID]told,
+) (map[sluice.SaleID]*saleState, time.Time, error) {
 	all, now := make(map[sluice.SaleID]*saleState, len(ids)), time.Time{}
 	if err := l.ready(ctx); err != nil {
 		return nil, now, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ledgerTimeout)
 	defer cancel()
+	sales, orders := make([]string, len(ids)), make([]string, len(ids))
+	for i, id := range ids {
+		sales[i], orders[i] = string(id), string(before[id].order)
+	}
 	b := &pgx.Batch{}
-	b.Queue(readStates, ids, l.node).Query(func(rows pgx.Rows) error {
+	b.Queue(readStates, sales, orders).Query(func(rows pgx.Rows) error {
 		for rows.Next() {
 			h, err := l.scanState(rows)
 			if err != nil {
@@ -109,7 +113,7 @@ func (l *ledger) states(ctx context.Context, ids []string) (map[sluice.SaleID]*s
 
 // look returns a sale that the ledger holds.
 func (l *ledger) look(ctx context.Context, id sluice.SaleID) (*saleState, error) {
-	all, _, err := l.states(ctx, []string{string(id)})
+	all, _, err := l.states(ctx, []sluice.SaleID{id}, nil)
 	if err == nil && all[id] == nil {
 		err = port.ErrNotLoaded
 	}

@@ -415,8 +415,7 @@ CREATE TABLE ledger_sales (
     cooldown       smallint       NOT NULL DEFAULT 0, -- the refusal that goes on until cooldown_until, or 0
     cooldown_until timestamptz(3),
     reopened       smallint       NOT NULL DEFAULT 0, -- of a cooldown that begins when it is first seen
-    promised       bigint         NOT NULL, -- units of ledger_promises when they were loaded
-    told           jsonb          NOT NULL DEFAULT '{}' -- the last sequence that each server was told
+    promised       bigint         NOT NULL -- units of ledger_promises when they were loaded
 ) WITH (fillfactor = 50); -- as sales
 
 -- +goose StatementBegin
