@@ -169,10 +169,12 @@ func TestTheOlderCopyLacksTerms(t *testing.T) {
 		delta  int64 // of the total, which is 20
 		before int   // claims that the copy has
 		since  int   // claims that it lacks
+		paused bool  // since
 	}{
-		"units were added, and sold": {10, 20, 5},
-		"units were taken away":      {-10, 5, 3},
-		"nothing was sold since":     {-10, 5, 0},
+		"units were added, and sold": {10, 20, 5, false},
+		"units were taken away":      {-10, 5, 3, false},
+		"nothing was sold since":     {-10, 5, 0, false},
+		"it was paused since":        {-10, 5, 3, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -191,19 +193,28 @@ func TestTheOlderCopyLacksTerms(t *testing.T) {
 			older.take()
 			must.Get(f.clients[0].RestockSale(t.Context(), f.sale, "change", on.delta))(t)
 			buy(on.since)
+			if on.paused {
+				must.Get(f.clients[0].PauseSale(t.Context(), f.sale))(t)
+			}
 			total := 20 + on.delta
 			for server := range f.clients { // each has been told
 				f.until("each server to know", func() bool {
 					s, err := f.clients[server].Sale(t.Context(), f.sale)
-					return err == nil && s.Total != nil && *s.Total == total
+					return err == nil && s.Total != nil && *s.Total == total && (s.State == sluice.StatePaused) == on.paused
 				})
 			}
 			older.takesOver()
 			f.until("the terms to come back", func() bool {
 				s, err := f.clients[1].AdminSale(t.Context(), f.sale)
 				return err == nil && s.Total != nil && *s.Total == total && s.Fence == "" && s.Loaded &&
-					s.Taken == int64(len(promised))
+					s.Taken == int64(len(promised)) && s.Paused == on.paused
 			})
+			if on.paused { // and it is, until somebody resumes it
+				if status, said := f.answer(1, 1000); status != http.StatusConflict || said.Code != "paused" {
+					t.Errorf("a claim while it is paused: %d %s", status, said.Code)
+				}
+				must.Get(f.clients[1].ResumeSale(t.Context(), f.sale))(t)
+			}
 			buy(int(total) - len(promised))
 			f.until("the sale to be sold out", func() bool {
 				status, _ := f.claim(0, 1000)
