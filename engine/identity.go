@@ -152,18 +152,18 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 	n.check = &admission.Eligibility{Lists: n.lists, Ticket: httpapi.TicketReason(n.keys)}
 	return httpapi.Eligibility{
 		Check: n.check, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
-		Risk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address,
-			token string,
-		) (bool, string) {
-			v := n.asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer, Address: address, Token: token})
-			counts.Risk(v.Allow, v.Failed != nil, v.Took)
-			return v.Allow, v.Reason
+		Risk: func(ctx context.Context, rule sluice.Risk, q tickets.Question, proof string) (tickets.Verdict, error) {
+			v, err := n.asker.Ask(ctx, rule, q, proof)
+			if err == nil {
+				counts.Risk(v.Allow, v.Failed != nil, v.Took)
+			}
+			return v, err
 		},
 		TryRisk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID) (bool, error) {
 			asker := tickets.NewAsker(nil) // its own, so that no buyer's question waits for this one, or rests for it
 			defer asker.Close()
-			v := asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer})
-			return v.Allow, v.Failed
+			v, err := asker.Ask(ctx, rule, tickets.Question{Sale: sale, Buyer: buyer}, "")
+			return v.Allow, cmp.Or(err, v.Failed)
 		},
 	}
 }

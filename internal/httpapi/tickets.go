@@ -21,9 +21,8 @@ type Eligibility struct {
 	Check   *admission.Eligibility
 	Lists   *admission.Lists // refreshed when this server has changed one; nil: no lists are checked
 	Tickets *tickets.Keys
-	// Risk asks the merchant's own service, and always comes to a verdict.
-	Risk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID, address,
-		token string) (allow bool, reason string)
+	// Risk asks the merchant's own service: tickets.Asker.Ask.
+	Risk func(ctx context.Context, rule sluice.Risk, q tickets.Question, proof string) (tickets.Verdict, error)
 	// TryRisk asks it once, beside all questions of buyers; an error says why it did not
 	// judge. Nil: there is none.
 	TryRisk func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID) (allow bool, err error)
@@ -158,10 +157,17 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 		return nil, err
 	}
 	if rule := view.Sale.Rules.Risk; rule != (sluice.Risk{}) {
-		allow, reason := s.Eligibility.Risk(r.Context(), rule, view.Sale.ID, token.Buyer, addressText(s.Proxies.client(r)),
-			ask.Token)
-		if !allow {
-			reason = cmp.Or(reason, "the shop does not hand out a ticket to this buyer now")
+		proof := ""
+		if view.Sale.Rules.Challenge.Difficulty > 0 {
+			proof = ask.Challenge
+		}
+		switch verdict, err := s.Eligibility.Risk(r.Context(), rule, tickets.Question{
+			Sale: view.Sale.ID, Buyer: token.Buyer, Address: addressText(s.Proxies.client(r)), Token: ask.Token,
+		}, proof); {
+		case err != nil:
+			return nil, s.noTicketOf(sluice.Overloaded.String(), err.Error(), retryIn(time.Second)...)
+		case !verdict.Allow:
+			reason := cmp.Or(verdict.Reason, "the shop does not hand out a ticket to this buyer now")
 			return nil, s.noTicket(api.Problem{Code: api.CodeForbidden, Reason: reasonRisk, Detail: reason})
 		}
 	}

@@ -209,6 +209,37 @@ func TestRiskService(t *testing.T) {
 	}
 }
 
+// A crowd before the risk service neither passes it nor is refused by it, whatever the policy: who finds no place
+// asks again. A challenge that is solved is judged once.
+func TestRiskServiceIsCrowded(t *testing.T) {
+	asked, release := make(chan struct{}, 10), make(chan struct{})
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		<-release
+		_, _ = io.WriteString(w, `{"allow":true}`)
+	}))
+	defer service.Close()
+	s := open(t)
+	s.must(s.create("phones", `ticket={"before_s":60}`, `challenge={"difficulty":1}`,
+		`risk={"url":"`+service.URL+`","timeout_ms":10000,"on_failure":"allow"}`), 201)
+	var c api.Challenge
+	challenge := s.must(s.do("POST", "/v1/sales/phones/challenge", "", s.auth("ann")), 200)
+	must.Succeed(t, json.Unmarshal([]byte(challenge.body), &c))
+	solved := fmt.Sprintf(`{"challenge":%q,"nonce":%q}`, c.Challenge, must.Get(tickets.Solve(t.Context(), c.Challenge, 1))(t))
+	first := make(chan answer)
+	go func() { first <- s.ticket("phones", "ann", solved) }()
+	<-asked
+	if busy := s.must(s.ticket("phones", "ann", solved), 503, "overloaded"); busy.header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After %q", busy.header.Get("Retry-After"))
+	}
+	close(release)
+	s.must(<-first, 200)
+	s.must(s.ticket("phones", "ann", solved), 200)
+	if len(asked) > 0 {
+		t.Error("the service is asked again about the same challenge")
+	}
+}
+
 // What a buyer asks for before a claim has the sale's rates, and takes nothing
 // from what the claim has.
 func TestTicketsAreRateLimited(t *testing.T) {

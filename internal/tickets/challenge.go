@@ -27,7 +27,7 @@ const saltBytes = 9
 //
 // It may be solved once and handed in many times until it expires: each time
 // it gives a ticket for the same buyer and the same sale, which is no more
-// than the first one.
+// than the first one. A risk service judges it once (Asker).
 func (k *Keys) Challenge(sale sluice.SaleID, buyer sluice.BuyerID, difficulty int, now time.Time) (challenge string,
 	expires time.Time,
 ) {

@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -22,9 +23,10 @@ import (
 
 // Bounds of what one service can cost.
 const (
-	// maxAtATime is how many questions one service is asked at a time; for
-	// more it counts as failed, at once.
+	// maxAtATime is how many questions one service is asked at a time, and maxWaiting
+	// how many more wait for a place, for the timeout of their rule at most.
 	maxAtATime = 64
+	maxWaiting = 16 * maxAtATime
 	// After failuresToRest failures in a row a service is left alone for restFor,
 	// and counts as failed; then one question finds out.
 	failuresToRest = 5
@@ -60,11 +62,20 @@ type Asker struct {
 
 	mu       sync.Mutex
 	services map[string]*service // by URL
+	asking   map[asked]bool      // about whom there is a question now
+	judged   lately              // what came of a proof of work
+}
+
+// asked is about whom a question is.
+type asked struct {
+	sale  sluice.SaleID
+	buyer sluice.BuyerID
 }
 
 // service is what is known of one URL.
 type service struct {
-	slots chan struct{}
+	slots   chan struct{}
+	waiting atomic.Int64 // for one of them
 
 	mu       sync.Mutex
 	failures int       // in a row
@@ -79,7 +90,7 @@ func NewAsker(log *slog.Logger) *Asker {
 	transport.MaxResponseHeaderBytes = 16 << 10
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &Asker{
-		log: log, now: time.Now, services: map[string]*service{},
+		log: log, now: time.Now, services: map[string]*service{}, asking: map[asked]bool{},
 		client: &http.Client{
 			Transport: transport,
 			// No redirects: buyers' data goes to the configured URL only.
@@ -91,39 +102,109 @@ func NewAsker(log *slog.Logger) *Asker {
 // Close lets go of idle connections.
 func (a *Asker) Close() { a.client.CloseIdleConnections() }
 
-// Errors of a service that was not asked.
-var (
-	errBusy  = fmt.Errorf("%d questions wait for its answer", maxAtATime)
-	errRests = errors.New("it has failed several times in a row, and is left alone for a moment")
-)
+// ErrBusy: there was no place for a question. It says nothing about the buyer, nor about the service.
+var ErrBusy = errors.New("too many questions wait for the risk service")
 
-// Ask asks the service of the rule, for its timeout at most. It always comes
-// to a verdict.
-func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question) Verdict {
+// errRests: the service was not asked.
+var errRests = errors.New("it has failed several times in a row, and is left alone for a moment")
+
+// Ask asks the service of the rule, once it has a place for the question. Each takes the rule's timeout at
+// most. It comes to a verdict, or is ErrBusy: so many questions wait, or one about this buyer and sale
+// is asked at this moment.
+//
+// Proof is the challenge that the buyer has solved for it; empty: none. The service judges it once: who
+// hands it in again gets the same verdict.
+func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof string) (v Verdict, err error) {
 	began := a.now()
-	s := a.service(rule.URL)
-	var v Verdict
-	select {
-	case s.slots <- struct{}{}:
-		v.Failed = s.ready(began)
-		if v.Failed == nil {
-			v, v.Failed = a.ask(ctx, rule, q)
-			// A buyer who left says nothing about the service.
-			if v.Failed == nil || ctx.Err() == nil {
-				s.note(v.Failed != nil, a.now(), func() {
-					a.log.Warn("a risk service fails and is left alone for a moment", "url", address(rule.URL), "error", v.Failed)
-				})
-			}
+	who := asked{q.Sale, q.Buyer}
+	a.mu.Lock()
+	before, known := a.judged.get(proof)
+	busy := a.asking[who]
+	if !known && !busy {
+		a.asking[who] = true
+	}
+	a.mu.Unlock()
+	switch {
+	case known:
+		return before, nil
+	case busy:
+		return v, ErrBusy
+	}
+	defer func() {
+		v.Took = a.now().Sub(began)
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.asking, who)
+		if proof != "" && err == nil && v.Failed == nil {
+			a.judged.put(proof, v, a.now())
 		}
-		<-s.slots
-	default:
-		v.Failed = errBusy
+	}()
+	s := a.service(rule.URL)
+	if !s.enter(ctx, timeout(rule)) {
+		return v, ErrBusy
+	}
+	defer func() { <-s.slots }()
+	v.Failed = s.ready(a.now())
+	if v.Failed == nil {
+		v, v.Failed = a.ask(ctx, rule, q)
+		// A buyer who left says nothing about the service.
+		if v.Failed == nil || ctx.Err() == nil {
+			s.note(v.Failed != nil, a.now(), func() {
+				a.log.Warn("a risk service fails and is left alone for a moment", "url", address(rule.URL), "error", v.Failed)
+			})
+		}
 	}
 	if v.Failed != nil {
 		v.Allow = rule.OnFailure == sluice.Allow
 	}
-	v.Took = a.now().Sub(began)
-	return v
+	return v, nil
+}
+
+// enter waits for a place, and reports whether there was one in time.
+func (s *service) enter(ctx context.Context, patience time.Duration) bool {
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	default:
+	}
+	defer s.waiting.Add(-1)
+	if s.waiting.Add(1) > maxWaiting {
+		return false
+	}
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+func timeout(rule sluice.Risk) time.Duration { return time.Duration(rule.TimeoutMS) * time.Millisecond }
+
+// lately remembers the verdicts of proofs for as long as those can be handed in, and maxLately of them
+// at least; then the oldest may be judged again.
+type lately struct {
+	now, before map[string]Verdict
+	since       time.Time // of now
+}
+
+const maxLately = 20_000
+
+func (l *lately) get(proof string) (v Verdict, known bool) {
+	if v, known = l.now[proof]; !known {
+		v, known = l.before[proof]
+	}
+	return v, known
+}
+
+func (l *lately) put(proof string, v Verdict, now time.Time) {
+	if l.now == nil || len(l.now) >= maxLately || now.Sub(l.since) > ChallengeLife {
+		l.now, l.before, l.since = map[string]Verdict{}, l.now, now
+	}
+	l.now[proof] = v
 }
 
 // maxServices bounds what is remembered of services that are no longer in use.
@@ -176,7 +257,7 @@ func (s *service) note(failed bool, now time.Time, resting func()) {
 }
 
 func (a *Asker) ask(ctx context.Context, rule sluice.Risk, q Question) (Verdict, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(rule.TimeoutMS)*time.Millisecond)
+	ctx, cancel := context.WithTimeout(ctx, timeout(rule))
 	defer cancel()
 	body, err := json.Marshal(q)
 	if err != nil {

@@ -1,8 +1,10 @@
 package tickets
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -74,12 +76,12 @@ func TestAsk(t *testing.T) {
 			defer server.Close()
 			a, _ := asker(t)
 			for _, policy := range []sluice.OnFailure{sluice.Allow, sluice.Deny} {
-				v := a.Ask(t.Context(), rule(server.URL, policy), question)
+				v, err := a.Ask(t.Context(), rule(server.URL, policy), question, "")
 				want := c.allow
 				if c.failed {
 					want = policy == sluice.Allow
 				}
-				if v.Allow != want || v.Reason != c.reason || (v.Failed != nil) != c.failed {
+				if err != nil || v.Allow != want || v.Reason != c.reason || (v.Failed != nil) != c.failed {
 					t.Errorf("policy %s: %+v, want allow %v, reason %q, failed %v", policy, v, want, c.reason, c.failed)
 				}
 			}
@@ -98,14 +100,22 @@ func TestTimeout(t *testing.T) {
 	a, _ := asker(t)
 	r := rule(server.URL, sluice.Deny)
 	r.TimeoutMS = 1
-	if v := a.Ask(t.Context(), r, question); v.Failed == nil || v.Allow {
+	if v, _ := a.Ask(t.Context(), r, question, ""); v.Failed == nil || v.Allow {
 		t.Errorf("%+v, want a failure", v)
 	}
 }
 
-// A service that does not answer holds so many questions, and no more.
+// about is a question about the nth buyer.
+func about(n int) Question {
+	q := question
+	q.Buyer = sluice.BuyerID(fmt.Sprint("buyer-", n))
+	return q
+}
+
+// A service is asked so many questions at a time, one about each buyer. More wait for a place; who gets none is
+// told so, whatever the policy is.
 func TestAtATime(t *testing.T) {
-	arrived, release := make(chan struct{}, maxAtATime), make(chan struct{})
+	arrived, release := make(chan struct{}, 2*maxAtATime), make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		arrived <- struct{}{}
 		<-release
@@ -113,30 +123,85 @@ func TestAtATime(t *testing.T) {
 	}))
 	defer server.Close()
 	a, _ := asker(t)
-	var waiting sync.WaitGroup
-	for range maxAtATime {
-		waiting.Go(func() {
-			if v := a.Ask(context.Background(), rule(server.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
-				t.Errorf("%+v, want allowed", v)
+	var asks sync.WaitGroup
+	for n := range maxAtATime + 3 { // three wait
+		asks.Go(func() {
+			if v, err := a.Ask(context.Background(), rule(server.URL, sluice.Deny), about(n), ""); !v.Allow || v.Failed != nil ||
+				err != nil {
+				t.Errorf("%+v, %v; want allowed", v, err)
 			}
 		})
 	}
 	for range maxAtATime {
 		<-arrived
 	}
-	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errBusy || !v.Allow {
-		t.Errorf("one more: %+v, want %v and the policy", v, errBusy)
+	for _, policy := range []sluice.OnFailure{sluice.Allow, sluice.Deny} {
+		r := rule(server.URL, policy)
+		r.TimeoutMS = 1
+		for _, n := range []int{0, 1000} { // a buyer about whom there is a question, and another one
+			if v, err := a.Ask(t.Context(), r, about(n), ""); err != ErrBusy || v.Allow {
+				t.Errorf("buyer %d, policy %s: %+v, %v; want %v", n, policy, v, err, ErrBusy)
+			}
+		}
+	}
+	if a.service(server.URL).failures > 0 {
+		t.Error("a crowd counts as a failure of the service")
 	}
 	// Another service is asked as ever.
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"allow":true}`)
 	}))
 	defer other.Close()
-	if v := a.Ask(t.Context(), rule(other.URL, sluice.Deny), question); !v.Allow || v.Failed != nil {
-		t.Errorf("another service: %+v", v)
+	if v, err := a.Ask(t.Context(), rule(other.URL, sluice.Deny), about(2000), ""); !v.Allow || v.Failed != nil || err != nil {
+		t.Errorf("another service: %+v, %v", v, err)
 	}
 	close(release)
-	waiting.Wait()
+	asks.Wait()
+	if len(a.asking) > 0 || a.service(server.URL).waiting.Load() > 0 {
+		t.Errorf("%d questions, %d that wait, after all were answered", len(a.asking), a.service(server.URL).waiting.Load())
+	}
+}
+
+// A service judges a proof of work once, until that has expired.
+func TestJudgedOnce(t *testing.T) {
+	var asked atomic.Int64
+	var says atomic.Value
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, says.Load().(string))
+	}))
+	defer server.Close()
+	a, ms := asker(t)
+	ask := func(proof string, allow bool, times int64) {
+		t.Helper()
+		v, err := a.Ask(t.Context(), rule(server.URL, sluice.Deny), question, proof)
+		if err != nil || v.Allow != allow || asked.Load() != times {
+			t.Errorf("%q: %+v, %v, asked %d times; want %t, %d", proof, v, err, asked.Load(), allow, times)
+		}
+	}
+	says.Store(`no answer`)
+	ask("first", false, 1)
+	says.Store(`{"allow":false,"reason":"a robot"}`)
+	ask("first", false, 2) // it has not judged
+	says.Store(`{"allow":true}`)
+	ask("first", false, 2)
+	ask("second", true, 3)
+	ask("second", true, 3)
+	ask("", true, 4)
+	ask("", true, 5)
+	ms.Add((ChallengeLife + time.Second).Milliseconds())
+	ask("third", true, 6)
+	ms.Add((ChallengeLife + time.Second).Milliseconds())
+	ask("fourth", true, 7)
+	if _, known := a.judged.get("first"); known {
+		t.Error("what has expired is remembered")
+	}
+	for n := range 3 * maxLately {
+		a.judged.put(fmt.Sprint(n), Verdict{}, a.now())
+	}
+	if n := len(a.judged.now) + len(a.judged.before); n > 2*maxLately {
+		t.Errorf("%d verdicts are remembered", n)
+	}
 }
 
 func TestRest(t *testing.T) {
@@ -149,7 +214,10 @@ func TestRest(t *testing.T) {
 	}))
 	defer server.Close()
 	a, ms := asker(t)
-	ask := func() error { return a.Ask(t.Context(), rule(server.URL, sluice.Deny), question).Failed }
+	ask := func() error {
+		v, err := a.Ask(t.Context(), rule(server.URL, sluice.Deny), question, "")
+		return cmp.Or(err, v.Failed)
+	}
 	want := func(what string, n int64, err error, want error) {
 		t.Helper()
 		if asked.Load() != n || (want == errRests) != (err == errRests) || (want == nil) != (err == nil) {
@@ -176,7 +244,7 @@ func TestRest(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 2 * failuresToRest {
-		a.Ask(gone, rule(server.URL, sluice.Deny), question)
+		_, _ = a.Ask(gone, rule(server.URL, sluice.Deny), question, "")
 	}
 	if err := ask(); err != nil {
 		t.Errorf("after buyers who left: %v", err)
@@ -197,14 +265,14 @@ func TestOneFindsOut(t *testing.T) {
 	defer server.Close()
 	a, ms := asker(t)
 	for range failuresToRest {
-		a.Ask(t.Context(), rule(server.URL, sluice.Deny), question)
+		_, _ = a.Ask(t.Context(), rule(server.URL, sluice.Deny), question, "")
 	}
 	ms.Add(restFor.Milliseconds())
 	hold.Store(true)
 	var first sync.WaitGroup
-	first.Go(func() { a.Ask(context.Background(), rule(server.URL, sluice.Deny), question) })
+	first.Go(func() { _, _ = a.Ask(context.Background(), rule(server.URL, sluice.Deny), question, "") })
 	<-arrived
-	if v := a.Ask(t.Context(), rule(server.URL, sluice.Allow), question); v.Failed != errRests || !v.Allow {
+	if v, _ := a.Ask(t.Context(), rule(server.URL, sluice.Allow), about(1), ""); v.Failed != errRests || !v.Allow {
 		t.Errorf("while one finds out: %+v, want %v", v, errRests)
 	}
 	close(release)
@@ -217,7 +285,7 @@ func TestAddress(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	a, _ := asker(t)
-	v := a.Ask(t.Context(), rule("http://127.0.0.1:1/?key=secret", sluice.Deny), question)
+	v, _ := a.Ask(t.Context(), rule("http://127.0.0.1:1/?key=secret", sluice.Deny), question, "")
 	if v.Failed == nil || strings.Contains(v.Failed.Error(), "secret") {
 		t.Errorf("%v", v.Failed)
 	}
@@ -232,7 +300,7 @@ func TestGuardedAddresses(t *testing.T) {
 	a := NewAsker(nil)
 	defer a.Close()
 	a.client.Transport.(*http.Transport).Proxy = nil
-	v := a.Ask(t.Context(), rule(strings.Replace(server.URL, "127.0.0.1", "0.0.0.0", 1), sluice.Deny), question)
+	v, _ := a.Ask(t.Context(), rule(strings.Replace(server.URL, "127.0.0.1", "0.0.0.0", 1), sluice.Deny), question, "")
 	if v.Failed == nil || !strings.Contains(v.Failed.Error(), "not an address") {
 		t.Errorf("%+v", v)
 	}
