@@ -152,7 +152,8 @@ func TestAtATime(t *testing.T) {
 		_, _ = io.WriteString(w, `{"allow":true}`)
 	}))
 	defer other.Close()
-	if v, err := a.Ask(t.Context(), rule(other.URL, sluice.Deny), about(2000), ""); !v.Allow || v.Failed != nil || err != nil {
+	if v, err := a.Ask(t.Context(), rule(other.URL, sluice.Deny), about(2000), ""); !v.Allow || v.Failed != nil ||
+		err != nil {
 		t.Errorf("another service: %+v, %v", v, err)
 	}
 	close(release)
