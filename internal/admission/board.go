@@ -90,6 +90,7 @@ type Board struct {
 	rows     map[sluice.SaleID]bool     // to be read in the store again
 	hotUntil time.Time                  // the latest of all sales
 	hot      map[*boardSale]struct{}    // beside a replica: those it is read for
+	looked   map[*boardSale]struct{}    // at by readers who keep them hot, or did a moment ago
 	rules    bool                       // some have changed since RulesChanged was called
 	failing  map[sluice.SaleID]struct{} // whose last reading failed
 }
@@ -140,6 +141,7 @@ func NewBoard(ledger port.Reader, store port.SaleStore, opts BoardOptions) *Boar
 		ledger: ledger, store: store, opts: opts, bell: loop.NewBell(), changed: loop.NewBell(),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
+		looked: map[*boardSale]struct{}{},
 		failing: map[sluice.SaleID]struct{}{},
 	}
 }

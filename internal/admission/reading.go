@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -14,7 +15,8 @@ import (
 // How often a sale is read in the ledger.
 //
 // A sale that is claimed or looked at here, or that changes, is hot: it is read
-// every Refresh. The others are idle: together they are read idleReads times a
+// every Refresh. Anybody may look at any sale, so readers alone keep few of them hot, and none on which nothing moves:
+// long before it opens, or after it has closed. The others are idle: together they are read idleReads times a
 // second, each at most once in idlePace, so that ten idle sales are known to
 // the second, and a hundred thousand cost no more than a few hundred. A claim
 // on an idle sale goes to the ledger and makes the sale hot; opening and closing
@@ -31,6 +33,10 @@ const (
 	// beforeOpening is how long before it opens a sale gets hot: limits fail closed, so
 	// rules that another server has changed before must hold for the first claim.
 	beforeOpening = 2 * time.Second
+	// watchedAtATime is how many sales are hot because of readers, and watchedBefore how long before it opens one
+	// can be.
+	watchedAtATime = 100
+	watchedBefore  = time.Minute
 	// together bounds the sales of one call.
 	together = 500
 	// minPatience is the least time that a call for several sales may take.
@@ -92,10 +98,10 @@ func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	b.again = time.Time{}
 	for _, e := range b.woken.drain() {
 		why := e.why.Swap(0)
-		claimed, watched := why&wokenClaimed != 0, why&wokenWatched != 0
 		if e.retired {
 			continue
 		}
+		claimed, watched := why&wokenClaimed != 0, why&wokenWatched != 0 && b.isWatched(e, now)
 		if claimed || watched {
 			b.heat(e, now)
 		}
@@ -134,6 +140,25 @@ func (b *Board) readDue(ctx context.Context) (again time.Time) {
 	}
 	b.again = now.Add(max(next.Sub(now)-2*minPause, minPause))
 	return b.again
+}
+
+// isWatched reports whether readers keep a sale hot. The caller holds mu.
+func (b *Board) isWatched(e *boardSale, now time.Time) bool {
+	if v := e.view.Load(); v != nil && v.InStep() {
+		r := v.Shown()
+		at := r.Now.Add(now.Sub(v.Received))
+		if r.Terms.OpensAt.Sub(at) > watchedBefore || r.State(at) == sluice.StateClosed {
+			return false
+		}
+	}
+	if len(b.looked) >= watchedAtATime {
+		maps.DeleteFunc(b.looked, func(one *boardSale, _ struct{}) bool { return !now.Before(one.hotUntil) })
+	}
+	if _, is := b.looked[e]; !is && len(b.looked) >= watchedAtATime {
+		return false
+	}
+	b.looked[e] = struct{}{}
+	return true
 }
 
 // split reads the sales of calls that take too long by calls of their own. The

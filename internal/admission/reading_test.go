@@ -216,6 +216,52 @@ func TestIdleSalesAreReadRarely(t *testing.T) {
 	})
 }
 
+// Readers of many sales, as anybody may be, heat few of them, and none on which nothing moves.
+func TestReadersHeatFewSales(t *testing.T) {
+	const sales = 1000
+	for _, c := range []struct {
+		what          string
+		opens, closes time.Duration // from now; closes 0: never
+		most          int           // readings a second
+	}{
+		{"open", -time.Hour, 0, idleReads + 5*watchedAtATime},
+		{"it opens in a moment", 50 * time.Second, 0, idleReads + 5*watchedAtATime},
+		{"it opens in a month", 30 * 24 * time.Hour, 0, idleReads},
+		{"closed", -time.Hour, -time.Minute, idleReads},
+	} {
+		running(t, sales, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
+			s.change(func() {
+				for i := range s.rows {
+					terms := &s.rows[i].Terms
+					if terms.Version, terms.OpensAt = 2, time.Now().Add(c.opens); c.closes != 0 {
+						terms.ClosesAt = time.Now().Add(c.closes)
+					}
+				}
+			})
+			time.Sleep(20 * time.Second)
+			s.change(func() { clear(s.reads) })
+			for range 20 {
+				for id := range b.Views() {
+					b.View(id).Watch()
+				}
+				time.Sleep(time.Second)
+			}
+			all, hot := 0, 0
+			s.change(func() {
+				for _, n := range s.reads {
+					if all += n; n > 50 {
+						hot++
+					}
+				}
+			})
+			if all > 20*(c.most+c.most/10) || (hot > 0) != (c.most > idleReads) {
+				t.Errorf("%s: %d readings of %d sales in 20 s, of which %d are hot; want at most %d a second", c.what, all, sales,
+					hot, c.most)
+			}
+		})
+	}
+}
+
 // A board on which no sale is hot rests, and reads one at the pace all the same when that is
 // claimed or looked at, or has changed.
 func TestABoardAtRestIsWoken(t *testing.T) {
