@@ -64,4 +64,6 @@ type Ready struct {
 	LedgerState string `json:"ledger_state"`
 	// Recover are sales whose store is older than their ledger: "sluice recover".
 	Recover []sluice.SaleID `json:"recover,omitempty"`
+	// Differ are other servers that have another secret, key or login than this one: they refuse what it accepts.
+	Differ []string `json:"differ,omitempty"`
 }

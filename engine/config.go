@@ -39,6 +39,10 @@ type Config struct {
 	// in DataDir. Two running servers must not share a name.
 	Node string
 
+	// AdminAddress is where admins reach this server, host:port, to be named where its settings are not those of
+	// other servers. Default: not told.
+	AdminAddress string
+
 	// AdminKey is the merchant's key, BuyerSecret signs buyers' tokens
 	// (HS256). Defaults: generated, kept in DataDir as admin.key and
 	// buyer.secret, mode 0600.

@@ -164,8 +164,12 @@ func (e *Engine) compose() error {
 	e.pipeline = e.newPipeline(counts, way, traces)
 	e.batcher = e.newBatcher(counts, way, traces)
 	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
+	peers := &peers{log: e.cfg.Log, self: port.Server{
+		Node: e.node, Version: e.cfg.Version, Admin: e.cfg.AdminAddress, Shared: e.shared(),
+	}}
 	e.follower = newFollower(&follower{
 		ledger: e.ledger, loader: loader, board: e.board, log: e.cfg.Log, node: e.node, store: e.store, replayer: replayer,
+		peers:     peers,
 		stores:    e.pipeline.Wake,
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
@@ -178,6 +182,7 @@ func (e *Engine) compose() error {
 		reconciler: settle.NewReconciler(e.store, e.ledger, loader), settled: e.settling.reconciled,
 	})
 	counts.Differences(e.reconcile.differences)
+	counts.Servers(func() int { return len(peers.differences()) })
 	e.who.measure(counts)
 	e.events.compose(e, counts)
 	pages, err := e.newPages()
@@ -292,7 +297,7 @@ func (e *Engine) serverOptions(
 		Replay:    e.follower.replay,
 		NewSaleID: admission.NewSaleID, PictureHosts: e.cfg.Pages.PictureHosts,
 		Reconcile: e.Reconcile,
-		Recover:   e.Recover, Outdated: e.follower.outdatedSales,
+		Recover:   e.Recover, Outdated: e.follower.outdatedSales, Differ: e.follower.peers.differences,
 		Kinds:    api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
 		Buyers:   e.who.verifier,
 		Identify: e.cfg.Identify,

@@ -24,6 +24,7 @@ import (
 // one that is slow, or has much to load, keeps no other waiting.
 type follower struct {
 	node      string
+	peers     *peers
 	store     port.Store
 	board     *admission.Board
 	loader    *settle.Loader

@@ -89,7 +89,7 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 			PaymentWindow: time.Minute,
 		}))(t)
 	}
-	must.Succeed(t, r.store.Heartbeat(t.Context(), "a"))
+	must.Succeed(t, r.store.Heartbeat(t.Context(), port.Server{Node: "a"}))
 
 	log := slog.New(slog.DiscardHandler)
 	var f *follower

@@ -291,7 +291,7 @@ func restoreBeforeTheRebuild(t *testing.T, fenced bool) {
 	copyDB(t, filepath.Join(base, "old-store.db"), filepath.Join(dir, "store.db"))
 	store, err := sqlitestore.Open(ctx, filepath.Join(dir, "store.db"), sqlitestore.Options{})
 	must(err)
-	must(store.Heartbeat(ctx, "b")) // another server, which the rebuild waits for
+	must(store.Heartbeat(ctx, port.Server{Node: "b"})) // another server, which the rebuild waits for
 	must(store.Close())
 	s := openShop(t, dir)
 	for i := range n {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -33,7 +34,7 @@ func openBranch(t *testing.T, cfg engine.Config) *branch {
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()
 	}
-	cfg.AdminKey, cfg.BuyerSecret = "admin-key-of-the-shop", "buyer-secret-of-the-fleet"
+	cfg.AdminKey, cfg.BuyerSecret = "admin-key-of-the-shop", cmp.Or(cfg.BuyerSecret, "buyer-secret-of-the-fleet")
 	e, err := engine.Open(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

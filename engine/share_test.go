@@ -18,18 +18,20 @@ import (
 // nodes is a store that knows which servers live, or is silent.
 type nodes struct {
 	port.Store
-	live   []string
+	live   []port.Server
 	silent error
 }
 
-func (n *nodes) Heartbeat(context.Context, string) error { return n.silent }
+func (n *nodes) Heartbeat(context.Context, port.Server) error { return n.silent }
 
-func (n *nodes) LiveNodes(context.Context, time.Duration) ([]string, error) { return n.live, n.silent }
+func (n *nodes) LiveServers(context.Context, time.Duration) ([]port.Server, error) {
+	return n.live, n.silent
+}
 
 // A server divides by the last number of servers that the store has named.
 func TestASilentStoreLeavesTheNumberOfServers(t *testing.T) {
-	store := &nodes{live: []string{"a", "b", "c"}, silent: errors.New("silent")}
-	f := &follower{node: "a", store: store, board: admission.NewBoard(nil, nil, admission.BoardOptions{})}
+	store := &nodes{live: []port.Server{{Node: "a"}, {Node: "b"}, {Node: "c"}}, silent: errors.New("silent")}
+	f := &follower{node: "a", peers: &peers{}, store: store, board: admission.NewBoard(nil, nil, admission.BoardOptions{})}
 	for i, c := range []struct {
 		live   int
 		silent error

@@ -106,9 +106,10 @@ func (f *follower) beat(ctx context.Context) error {
 		known = err == nil && slices.Contains(live, f.node)
 		cancel()
 	}
-	err := f.store.Heartbeat(ctx, f.node)
-	if live, failed := f.store.LiveNodes(ctx, settle.SilentAfter); failed == nil {
+	err := f.store.Heartbeat(ctx, f.peers.self)
+	if live, failed := f.store.LiveServers(ctx, settle.SilentAfter); failed == nil {
 		f.board.SetServers(int64(max(len(live), 1))) // a store that is silent leaves the last number
+		f.peers.saw(live)
 	}
 	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
 		f.unsent.Store(now.UnixNano())

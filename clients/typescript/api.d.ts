@@ -415,6 +415,7 @@ export interface Problem {
 }
 
 export interface Ready {
+  differ?: string[];
   ledger: string;
   ledger_state: string;
   node: string;

@@ -271,6 +271,12 @@ func reachable(addr net.Addr, secure bool) string {
 func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 	cfg := c.Config
 	cfg.Log, cfg.Version = log, buildVersion().Version
+	if host, port, err := net.SplitHostPort(cmp.Or(c.AdminListen, c.Listen)); err == nil && port != "0" {
+		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+			host, _ = os.Hostname()
+		}
+		cfg.AdminAddress = net.JoinHostPort(host, port)
+	}
 	return cfg
 }
 

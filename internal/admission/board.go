@@ -141,7 +141,7 @@ func NewBoard(ledger port.Reader, store port.SaleStore, opts BoardOptions) *Boar
 		ledger: ledger, store: store, opts: opts, bell: loop.NewBell(), changed: loop.NewBell(),
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
-		looked: map[*boardSale]struct{}{},
+		looked:  map[*boardSale]struct{}{},
 		failing: map[sluice.SaleID]struct{}{},
 	}
 }

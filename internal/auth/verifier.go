@@ -6,7 +6,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -187,16 +186,6 @@ func Sign(secret []byte, claims any) (string, error) {
 	mac := hmac.New(sha256.New, secret)
 	_, _ = io.WriteString(mac, text)
 	return text + "." + base64url.EncodeToString(mac.Sum(nil)), nil
-}
-
-// Fingerprint distinguishes the secret from another one; empty without a secret.
-func (v *Verifier) Fingerprint() string {
-	if len(v.o.Secret) == 0 {
-		return ""
-	}
-	mac := hmac.New(sha256.New, v.o.Secret)
-	_, _ = io.WriteString(mac, "sluice: the fingerprint of a buyer secret")
-	return hex.EncodeToString(mac.Sum(nil)[:4])
 }
 
 // judge verifies a token that is not remembered. It checks the claims before

@@ -13,6 +13,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -219,16 +220,25 @@ func (c *saleCheck) lists(ctx context.Context) {
 	}
 }
 
-// servers names those that the store has heard of lately, and what must be the same on all of them.
+// servers names those that the store has heard of lately, and what is not the same on all of them though it must.
 func (c *saleCheck) servers(ctx context.Context) {
-	key := "none"
-	if keys := c.server.Eligibility.Tickets; keys != nil {
-		key = keys.ID()
+	live, _ := c.server.Store.LiveServers(ctx, 5*time.Second) // none if it does not answer
+	var names []string
+	for i := range live {
+		s := &live[i]
+		name := s.Node
+		if slices.ContainsFunc(live, func(other port.Server) bool { return other.Version != s.Version }) {
+			name += " (" + s.Version + ")"
+		}
+		names = append(names, name)
 	}
-	live, _ := c.server.Store.LiveNodes(ctx, 5*time.Second) // none if it does not answer
-	slices.Sort(live)
-	c.ok("servers", "live: %s; here buyer_secret is %s, ticket_secret %s; compare with the others'",
-		strings.Join(live, ", "), cmp.Or(c.server.Buyers.Fingerprint(), "none"), key)
+	if c.server.Differ != nil {
+		for _, what := range c.server.Differ() {
+			c.find(fail, "servers", "the settings of "+what[:strings.Index(what, " has ")], "the same on every server",
+				"%s than %s, and refuses what that accepts", what, c.server.Kinds.Node)
+		}
+	}
+	c.ok("servers", "live: %s", strings.Join(names, ", "))
 }
 
 // risk asks the sale's risk service once, about a buyer that does not exist.

@@ -77,6 +77,8 @@ type Options struct {
 	// LedgerRisks are settings of the ledger that can lose accepted claims; nil: it has
 	// none to look at.
 	LedgerRisks func(context.Context) ([]port.SettingRisk, error)
+	// Differ returns in what other servers differ from this one; nil: there are none.
+	Differ func() []string
 	// StoreRisks asks for the settings of the database that can lose orders and payments, and
 	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
 	StoreRisks  func(context.Context) ([]port.SettingRisk, error)
@@ -122,7 +124,7 @@ type Store interface {
 	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error
-	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
+	LiveServers(ctx context.Context, within time.Duration) ([]port.Server, error)
 }
 
 // Counter counts by code.

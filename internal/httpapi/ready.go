@@ -137,6 +137,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	if s.Outdated != nil {
 		status.Recover = s.Outdated()
 	}
+	if s.Differ != nil {
+		status.Differ = s.Differ()
+	}
 	if s.StoreRisked != nil {
 		for _, risk := range s.StoreRisked() {
 			status.StoreRisks = append(status.StoreRisks, risk.Text())

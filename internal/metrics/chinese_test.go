@@ -31,6 +31,7 @@ var chineseOf = map[string]string{
 		"其余活动合为一条不带活动的序列",
 	"sluice_orders_overdue":               "过了付款期限和宽限期仍未结束的订单",
 	"sluice_order_overdue_oldest_seconds": "最久的订单逾期了多少秒；没有则为 0",
+	"sluice_servers_differ":               "有多少台其他服务器的[共用设置](#多台服务器)与本机不同",
 	"sluice_clock_ahead_seconds":          "`ledger` 或 `store` 的时钟比服务器快多少；负数为慢",
 	"sluice_expiry_behind_seconds":        "数据库的时钟向前跳之后，过期处理[落后于它](#时钟)多少",
 	"sluice_releases_total": "这台服务器发给账本的回补：`applied`、`before`（重复，无害）、`unknown`" +
@@ -95,6 +96,8 @@ var chineseOf = map[string]string{
 	"SluiceAcceptErrors":       "操作系统无法接受连接",
 	"SluiceActionsUnrecorded":  "管理操作只记录在日志里",
 	"SluiceKeysGuessed":        "大量管理请求密钥错误或权限不足",
+	"SluiceServersDiffer":      "服务器的密钥或密码不一致：一台拒绝别的服务器接受的请求",
+	"SluiceOneRefuses":         "有一台服务器拒绝的买家远多于其他服务器",
 	"SluiceClockOff":           "服务器、账本、数据库的时钟不一致",
 	"SluiceExpiryBehind":       "数据库时钟向前跳变",
 

@@ -58,6 +58,7 @@ var list = []definition{
 		"first 1,000 sales; for all further sales one series without a sale"},
 	{"sluice_orders_overdue", aGauge, "sale", "orders past their deadline and grace that have not ended"},
 	{"sluice_order_overdue_oldest_seconds", aGauge, "", "how long the most overdue order is due; 0 if none is"},
+	{"sluice_servers_differ", aGauge, "", "other servers whose [shared settings](#several-servers) are not this one's"},
 	{"sluice_clock_ahead_seconds", aGauge, "clock", "how far the clock of `ledger` or `store` is ahead of the server's; " +
 		"negative: behind"},
 	{"sluice_expiry_behind_seconds", aGauge, "", "how far expiry is [behind the database's clock](#clocks) after that " +

@@ -77,6 +77,14 @@ func grew(metric, by string) string {
 	return sum + " (increase(" + metric + "[10m])) > 0"
 }
 
+// oneRefuses is a server that refuses more of its claims than another one, as it does with another secret.
+var oneRefuses = func() string {
+	const claims = `sum by (instance) (rate(sluice_http_request_seconds_count{route="POST /v1/sales/{sale}/orders"`
+	all := claims + `}[5m]))`
+	refused := claims + `,code=~"401|403"}[5m])) / ` + all
+	return refused + " > on () group_left () (0.2 + min(" + refused + " or " + all + " * 0)) and " + all + " > 1"
+}()
+
 var growing = "0+1x60"
 
 var alerts = []alert{
@@ -298,6 +306,22 @@ var alerts = []alert{
 		"many requests with a key that is not an admin's, or may not do that",
 		[]series{{`sluice_admin_actions_total{result="wrong_key"}`, "0+60x60"}},
 		nil,
+	},
+	{
+		"SluiceServersDiffer", "sluice_servers_differ", `max(sluice_servers_differ) > 0`, "1m", urgent, refusedClaims,
+		"servers have different secrets or keys: one refuses what the others accept",
+		[]series{{`sluice_servers_differ{instance="a"}`, "1x60"}},
+		nil,
+	},
+	{
+		"SluiceOneRefuses", "sluice_http_request_seconds", oneRefuses, "2m", urgent, refusedClaims,
+		"one server refuses far more buyers than another",
+		[]series{
+			{`sluice_http_request_seconds_count{instance="a",route="POST /v1/sales/{sale}/orders",code="202"}`, "0+600x60"},
+			{`sluice_http_request_seconds_count{instance="b",route="POST /v1/sales/{sale}/orders",code="401"}`, "0+600x60"},
+			{`sluice_http_request_seconds_count{instance="b",route="POST /v1/sales/{sale}/orders",code="202"}`, "0+60x60"},
+		},
+		map[string]string{"instance": "b"},
 	},
 	{
 		"SluiceClockOff", "sluice_clock_ahead_seconds", `max by (clock) (abs(sluice_clock_ahead_seconds)) > 2`, "1m",

@@ -160,6 +160,13 @@ func (m *Metrics) Replica(up func() bool) {
 	m.read(func(value values) { value(replicaUp, oneIf(up())) })
 }
 
+var serversDiffer = gauge("sluice_servers_differ")
+
+// Servers adds how many other servers have settings that are not this one's, though all share them.
+func (m *Metrics) Servers(differ func() int) {
+	m.read(func(value values) { value(serversDiffer, float64(differ())) })
+}
+
 var (
 	tokenKeys     = gauge("sluice_token_keys")
 	tokenKeysRead = gauge("sluice_token_keys_read_timestamp_seconds")

@@ -269,6 +269,16 @@ type LoadStore interface {
 	LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (int64, error)
 }
 
+// Server is what a server says of itself with each heartbeat.
+type Server struct {
+	Node    string `json:"-"`
+	Version string `json:"version"`         // of the program
+	Admin   string `json:"admin,omitempty"` // where its merchant API is reached; empty: not told
+	// Shared has a fingerprint for each setting that the servers of a shop share, by its name:
+	// servers that differ in one refuse what the others accept.
+	Shared map[string]string `json:"shared"`
+}
+
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
@@ -279,12 +289,14 @@ type ClusterStore interface {
 	Lease(ctx context.Context, name, holder string, fence int64, ttl time.Duration) (int64, error)
 	Unlease(ctx context.Context, name, holder string) error
 
-	// Heartbeat says that a server lives.
-	Heartbeat(ctx context.Context, node string) error
+	// Heartbeat says that a server lives, and what it is.
+	Heartbeat(ctx context.Context, s Server) error
 	// LiveNodes returns the servers whose last heartbeat is less than within away
 	// from the store's clock, on either side: a heartbeat farther ahead was sent
 	// before the clock stepped back.
 	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
+	// LiveServers is LiveNodes with what their heartbeats say.
+	LiveServers(ctx context.Context, within time.Duration) ([]Server, error)
 
 	// MarkGathered says that a server has stored every claim it remembers of
 	// this epoch of a sale, given the ledger that its row named: if that is another one by

@@ -70,7 +70,7 @@ func TestRebuild(t *testing.T) {
 	r.loseLedger()
 	a, b := r.rebuilder("a", memoryA), r.rebuilder("b", memoryB)
 	for _, node := range []string{"a", "b"} {
-		must.Succeed(t, r.store.Heartbeat(ctx, node))
+		must.Succeed(t, r.store.Heartbeat(ctx, port.Server{Node: node}))
 	}
 	r.follow(false) // fences
 	fenced := r.sale()
@@ -125,7 +125,7 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 	r := newRig(t)
 	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
 	for _, node := range []string{"a", "b"} {
-		must.Succeed(t, r.store.Heartbeat(t.Context(), node))
+		must.Succeed(t, r.store.Heartbeat(t.Context(), port.Server{Node: node}))
 	}
 	must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "rebuild: the test asks for it"))
 	fenced, store := r.sale(), &forgetful{RebuildStore: r.store}
@@ -189,7 +189,7 @@ func TestARebuildWaitsForClaimsInFlight(t *testing.T) {
 	must.Succeed(t, r.store.FenceSale(ctx, id, 1, port.FenceLost+": test"))
 	fenced := r.sale()
 	for _, node := range []string{"a", "b"} {
-		must.Succeed(t, r.store.Heartbeat(ctx, node))
+		must.Succeed(t, r.store.Heartbeat(ctx, port.Server{Node: node}))
 	}
 	memory, landed := settle.NewMemory(0), false
 	b := settle.NewRebuilder("b", r.store, r.ledger, r.loader, memory, func(sluice.SaleID) bool {
@@ -414,7 +414,7 @@ func TestRebuildTakesNothingThatIsNotConfirmed(t *testing.T) {
 	order := r.accepted("alice", true)
 	const why = "lost: by the test"
 	must.Succeed(t, errors.Join(r.store.FenceSale(ctx, id, 1, why), r.ledger.Fence(ctx, id, 1, why),
-		r.store.Heartbeat(ctx, "a")))
+		r.store.Heartbeat(ctx, port.Server{Node: "a"})))
 	ledger := &apart{r.ledger, errors.New("0 of 1 replicas have it")}
 	rebuilder := settle.NewRebuilder("a", r.store, ledger, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))

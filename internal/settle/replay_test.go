@@ -43,7 +43,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	r.loseLedger()
 	r.follow(false)
 	fenced := r.sale()
-	must.Succeed(t, r.store.Heartbeat(ctx, "a"))
+	must.Succeed(t, r.store.Heartbeat(ctx, port.Server{Node: "a"}))
 	if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
 		t.Fatalf("rebuilt %v, %v", done, err)
 	}

@@ -44,7 +44,7 @@ func TestOtherTermsAreFenced(t *testing.T) {
 				strings.Contains(fenced.Fence, "0001") || r.reading().Fence != fenced.Fence {
 				t.Errorf("fences %q and %q", fenced.Fence, r.reading().Fence)
 			}
-			must.Succeed(t, r.store.Heartbeat(t.Context(), "a"))
+			must.Succeed(t, r.store.Heartbeat(t.Context(), port.Server{Node: "a"}))
 			if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(t.Context(), &fenced); !done || err != nil {
 				t.Fatalf("rebuilt %v, %v", done, err)
 			}

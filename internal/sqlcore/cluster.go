@@ -3,6 +3,7 @@ package sqlcore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -18,12 +20,15 @@ var (
 	// AddLease adds a lease of no holder, and nothing if it is there.
 	sqlAddLease = newStatement("AddLease",
 		`INSERT INTO leases (name, holder, expires_at) VALUES (?, '', ?) ON CONFLICT (name) DO NOTHING`)
-	sqlSetLease    = newStatement("SetLease", update("leases", "holder, fence, ttl, expires_at")+` WHERE name = ?`)
-	sqlEndLease    = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
-	sqlBeat        = newStatement("Beat", update("nodes", "seen_at, ledger")+` WHERE node = ?`)
-	sqlAddNode     = newStatement("AddNode", insertInto("nodes", "node, seen_at, ledger")+` ON CONFLICT (node) DO NOTHING`)
+	sqlSetLease = newStatement("SetLease", update("leases", "holder, fence, ttl, expires_at")+` WHERE name = ?`)
+	sqlEndLease = newStatement("EndLease", `UPDATE leases SET holder = '' WHERE name = ? AND holder = ?`)
+	sqlBeat     = newStatement("Beat", update("nodes", "seen_at, ledger, about")+` WHERE node = ?`)
+	sqlAddNode  = newStatement("AddNode", insertInto("nodes", "node, seen_at, ledger, about")+`
+		ON CONFLICT (node) DO NOTHING`)
 	sqlForgetNodes = newStatement("ForgetNodes", `DELETE FROM nodes WHERE seen_at < ?`)
 	sqlLiveNodes   = newStatement("LiveNodes", `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`)
+	sqlLiveServers = newStatement("LiveServers", `SELECT node, about FROM nodes WHERE seen_at > ? AND seen_at < ?
+		ORDER BY node`)
 	sqlAddGathered = newStatement("AddGathered",
 		insertInto("gathered", "sale_id, epoch, node, gathered_at")+` ON CONFLICT (sale_id, epoch, node) DO NOTHING`)
 	// GatheredLast is the highest epoch of an id whose rows are left; those of a deleted sale are.
@@ -108,21 +113,26 @@ func (s *Store) Unlease(ctx context.Context, name, holder string) (err error) {
 // make up at each start do not stay for ever.
 const forgetAfter = 30 * 24 * time.Hour
 
-// Heartbeat says that a server lives.
-func (s *Store) Heartbeat(ctx context.Context, node string) (err error) {
+// Heartbeat says that a server lives, and what it is.
+func (s *Store) Heartbeat(ctx context.Context, server port.Server) (err error) {
+	node := server.Node
 	defer s.wrap(&err, "heartbeat of %s", node)
 	if !shortText(node) {
 		return errNotShort("name of a server", node)
 	}
+	about, err := json.Marshal(server)
+	if err != nil {
+		return err
+	}
 	known := false
 	err = s.change(ctx, func(tx *conn) error {
 		now := tx.now()
-		if known = tx.changed(sqlBeat, now, s.usesLedger(), node); known {
+		if known = tx.changed(sqlBeat, now, s.usesLedger(), string(about), node); known {
 			return nil
 		}
 		// It is new, or MySQL, which does not count a row that stays as it is,
 		// was asked twice in a millisecond.
-		return tx.set(sqlAddNode, node, now, s.usesLedger())
+		return tx.set(sqlAddNode, node, now, s.usesLedger(), string(about))
 	})
 	if err != nil || known {
 		return err
@@ -143,6 +153,26 @@ func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []st
 		return err
 	})
 	return nodes, err
+}
+
+// LiveServers is LiveNodes with what their heartbeats say.
+func (s *Store) LiveServers(ctx context.Context, within time.Duration) (servers []port.Server, err error) {
+	defer s.wrap(&err, "list live servers")
+	err = s.view(ctx, func(tx *conn) error {
+		now := tx.now()
+		servers, err = all(tx, sqlLiveServers, scanServer, now.Add(-within), now.Add(within))
+		return err
+	})
+	return servers, err
+}
+
+func scanServer(r row) (s port.Server, err error) {
+	var about string
+	if err := r.Scan(&s.Node, &about); err != nil {
+		return s, err
+	}
+	_ = json.Unmarshal([]byte(about), &s) // else it lives, and shares nothing that could be compared
+	return s, nil
 }
 
 // MarkGathered says that a server has stored what it remembers.

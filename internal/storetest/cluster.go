@@ -179,7 +179,7 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	beat := func(node string) {
 		t.Helper()
-		must.Succeed(t, s.Heartbeat(t.Context(), node))
+		must.Succeed(t, s.Heartbeat(t.Context(), port.Server{Node: node}))
 	}
 	live(time.Hour)
 	for _, node := range []string{"b", "a", "b", "b", "手机"} {
@@ -195,12 +195,20 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	beat("b")
 	live(time.Hour, "a", "b", "手机")
+	is := port.Server{
+		Node: "b", Version: "v1", Admin: "10.0.0.2:9090", Shared: map[string]string{"buyer_secret": "5f0c81d2"},
+	}
+	must.Succeed(t, s.Heartbeat(t.Context(), is))
+	want := []port.Server{{Node: "a"}, is, {Node: "手机"}}
+	if diff := cmp.Diff(want, must.Get(other.LiveServers(t.Context(), time.Hour))(t)); diff != "" {
+		t.Errorf("servers: (-want +got):\n%s", diff)
+	}
 	if got, err := other.LiveNodes(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 &&
 		got[0] != "b" {
 		t.Errorf("lately: %q, %v, want b", got, err)
 	}
 	for _, node := range []string{"", "\xff", "a\x00", strings.Repeat("x", 256)} {
-		if err := s.Heartbeat(t.Context(), node); err == nil {
+		if err := s.Heartbeat(t.Context(), port.Server{Node: node}); err == nil {
 			t.Errorf("heartbeat of %q: no error", node)
 		}
 	}
@@ -213,7 +221,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 	s := db.Open(t)
 	const ttl, within = 15 * time.Second, 5 * time.Second
 	for _, node := range []string{"dead", "alive"} {
-		must.Succeed(t, s.Heartbeat(t.Context(), node))
+		must.Succeed(t, s.Heartbeat(t.Context(), port.Server{Node: node}))
 	}
 	for _, name := range []string{"jobs", "renewed"} {
 		if !lease(t, s, name, "dead", ttl) {
@@ -221,7 +229,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 		}
 	}
 	stepBack(t, db, time.Hour)
-	must.Succeed(t, s.Heartbeat(t.Context(), "alive"))
+	must.Succeed(t, s.Heartbeat(t.Context(), port.Server{Node: "alive"}))
 	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
 		t.Errorf("live: %q, %v; want only the server that has sent a heartbeat since", got, err)
 	}
@@ -259,7 +267,7 @@ func testConcurrentHeartbeats(t *testing.T, db Database) {
 	for worker := range 6 {
 		running.Go(func() {
 			for range 10 {
-				if err := handles[worker%2].Heartbeat(t.Context(), fmt.Sprint("node-", worker/2)); err != nil {
+				if err := handles[worker%2].Heartbeat(t.Context(), port.Server{Node: fmt.Sprint("node-", worker/2)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -321,7 +329,7 @@ func testTakeSale(t *testing.T, db Database) {
 		err = s.MarkGathered(t.Context(), "lamp", image.Epoch, "node-1", "")
 	}
 	if err == nil {
-		err = s.Heartbeat(t.Context(), "node-1")
+		err = s.Heartbeat(t.Context(), port.Server{Node: "node-1"})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -339,7 +347,7 @@ func testTakeSale(t *testing.T, db Database) {
 	take("redis:one", "node-2", never, false, "")                  // has it
 	take("redis:two", "node-2", time.Microsecond, false, "lately") // the store knows of no server that lives
 	take("redis:two", "node-2", never, false, "that of node-1")    // has the ledger before
-	must.Succeed(t, other.Heartbeat(t.Context(), "node-2"))
+	must.Succeed(t, other.Heartbeat(t.Context(), port.Server{Node: "node-2"}))
 	take("redis:two", "node-2", never, false, "that of node-1")
 	if _, err := other.BeginLoad(t.Context(), "lamp", 0); !errors.Is(err, port.ErrOtherLedger) {
 		t.Errorf("a load into another ledger: %v", err)

@@ -65,7 +65,7 @@ func testNoCircle(t *testing.T, server *Server) {
 				case 1:
 					_, err = s.GiveReleases(t.Context(), 10, func(sluice.SaleID, []port.Release) error { return nil })
 				case 2:
-					err = s.Heartbeat(t.Context(), fmt.Sprintf("node-%d", i)) // each is new, as at a start
+					err = s.Heartbeat(t.Context(), port.Server{Node: fmt.Sprintf("node-%d", i)}) // each is new, as at a start
 				default:
 					err = nil
 				}

@@ -84,7 +84,7 @@ func testReadingLeavesAConnection(t *testing.T, db Database) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	if err := s.Heartbeat(ctx, "a"); err != nil {
+	if err := s.Heartbeat(ctx, port.Server{Node: "a"}); err != nil {
 		t.Errorf("heartbeat: %v", err)
 	}
 	src := source{sale: "phones", epoch: 1}

@@ -19,7 +19,7 @@ func FuzzTicket(f *testing.F) {
 	aged, _ := keys(f, "older", "").Ticket("phones", "ann", opens, clock)
 	f.Add(good, "phones", "ann")
 	f.Add(good, "phones", "bob")
-	f.Add("t1."+k.ID()+".-1.", "phones", "ann")
+	f.Add("t1."+name(k)+".-1.", "phones", "ann")
 	f.Add("t1...", "", "")
 	f.Fuzz(func(t *testing.T, ticket, sale, buyer string) {
 		err := k.CheckTicket(ticket, sluice.SaleID(sale), sluice.BuyerID(buyer), clock)
@@ -56,11 +56,11 @@ func FuzzTicketMade(f *testing.F) {
 func FuzzSolution(f *testing.F) {
 	k := keys(f, "secret", "")
 	// As Challenge makes them, but the same in every process of a fuzzer.
-	good := k.known[0].sign("c1."+k.ID()+"."+formatTime(clock.Add(ChallengeLife).UnixMilli())+".6.c2FsdHNhbHRz", "phones",
+	good := k.known[0].sign("c1."+name(k)+"."+formatTime(clock.Add(ChallengeLife).UnixMilli())+".6.c2FsdHNhbHRz", "phones",
 		"ann")
 	f.Add(good, solve(good, 6), 6)
 	f.Add(good, "", 6)
-	f.Add("c1."+k.ID()+".0.0..", "0", 0)
+	f.Add("c1."+name(k)+".0.0..", "0", 0)
 	f.Fuzz(func(t *testing.T, challenge, nonce string, difficulty int) {
 		err := k.CheckSolution(challenge, nonce, "phones", "ann", difficulty, clock)
 		if err == nil && (challenge != good || zeroBitsOf(challenge, nonce) < 6) {

@@ -51,10 +51,6 @@ func NewKeys(secret, previous string) (*Keys, error) {
 	return k, nil
 }
 
-// ID names the current key. Servers that show different ones have different
-// secrets, and do not accept each other's tickets.
-func (k *Keys) ID() string { return k.known[0].id }
-
 const (
 	idDigits   = 8
 	timeDigits = 11 // Unix milliseconds in base 36 have 8 or 9 digits until the year 5188

@@ -17,6 +17,9 @@ var (
 	opens = clock.Add(30 * time.Second)
 )
 
+// name is the current key's.
+func name(k *Keys) string { return k.known[0].id }
+
 func keys(t testing.TB, secret, previous string) *Keys {
 	t.Helper()
 	k := must.Get(NewKeys(secret, previous))(t)
@@ -69,7 +72,7 @@ func TestTicket(t *testing.T) {
 		{"loose bits at the end", k, loose, "phones", "ann", clock, ErrForged},
 		{"something follows", k, ticket + "A", "phones", "ann", clock, ErrForged},
 		{"a space follows", k, ticket + " ", "phones", "ann", clock, ErrForged},
-		{"another key's name", k, strings.Replace(ticket, k.ID(), old.ID(), 1), "phones", "ann", clock, ErrForged},
+		{"another key's name", k, strings.Replace(ticket, name(k), name(old), 1), "phones", "ann", clock, ErrForged},
 		{"long", k, ticket + strings.Repeat("A", 1<<20), "phones", "ann", clock, ErrForged},
 	} {
 		if err := c.keys.CheckTicket(c.ticket, c.sale, c.buyer, c.at); !errors.Is(err, c.want) {
@@ -178,8 +181,8 @@ func TestKeysNeedASecret(t *testing.T) {
 	if _, err := NewKeys("", "older"); err == nil {
 		t.Error("no error")
 	}
-	if a, b := keys(t, "one", ""), keys(t, "two", ""); a.ID() == b.ID() || len(a.ID()) != idDigits {
-		t.Errorf("names of keys: %q, %q", a.ID(), b.ID())
+	if a, b := keys(t, "one", ""), keys(t, "two", ""); name(a) == name(b) || len(name(a)) != idDigits {
+		t.Errorf("names of keys: %q, %q", name(a), name(b))
 	}
 }
 

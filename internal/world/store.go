@@ -155,8 +155,14 @@ func (s *store) Unlease(ctx context.Context, name, holder string) error {
 	return s.way.do(ctx, call{"Unlease", "", true}, func() error { return s.Store.Unlease(ctx, name, holder) })
 }
 
-func (s *store) Heartbeat(ctx context.Context, node string) error {
-	return s.way.do(ctx, call{"Heartbeat", "", true}, func() error { return s.Store.Heartbeat(ctx, node) })
+func (s *store) Heartbeat(ctx context.Context, own port.Server) error {
+	return s.way.do(ctx, call{"Heartbeat", "", true}, func() error { return s.Store.Heartbeat(ctx, own) })
+}
+
+func (s *store) LiveServers(ctx context.Context, within time.Duration) ([]port.Server, error) {
+	return get(ctx, s.way, call{"LiveServers", "", false}, func() ([]port.Server, error) {
+		return s.Store.LiveServers(ctx, within)
+	})
 }
 
 func (s *store) LiveNodes(ctx context.Context, within time.Duration) ([]string, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/store/sqlitestore"
 )
@@ -29,7 +30,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 1000 { // there may be room in the files
-		if err = s.Heartbeat(t.Context(), "a"); err != nil {
+		if err = s.Heartbeat(t.Context(), port.Server{Node: "a"}); err != nil {
 			break
 		}
 	}
@@ -43,7 +44,9 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	must.Succeed(t, os.Remove(filler))
-	beat := func() error { return errors.Join(s.Heartbeat(t.Context(), "a"), s.Ping(t.Context())) }
+	beat := func() error {
+		return errors.Join(s.Heartbeat(t.Context(), port.Server{Node: "a"}), s.Ping(t.Context()))
+	}
 	if err := beat(); !errors.Is(err, sluice.ErrStoreFull) {
 		t.Errorf("at once: %v; what is small may fit where orders do not", err)
 	}

@@ -354,6 +354,7 @@ CREATE TABLE IF NOT EXISTS leases (
 CREATE TABLE IF NOT EXISTS nodes (
     node    VARBINARY(255) NOT NULL PRIMARY KEY,
     ledger  VARCHAR(255)   NOT NULL DEFAULT '',
+    about   TEXT           NOT NULL, -- what the server says of itself, as JSON
     seen_at DATETIME(3)    NOT NULL
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 

@@ -360,6 +360,7 @@ CREATE TABLE leases (
 CREATE TABLE nodes (
     node    text COLLATE "C" PRIMARY KEY,
     ledger  text             NOT NULL DEFAULT '',
+    about   text             NOT NULL DEFAULT '{}', -- what the server says of itself, as JSON
     seen_at timestamptz(3)   NOT NULL
 );
 

@@ -320,6 +320,7 @@ CREATE TABLE leases (
 CREATE TABLE nodes (
     node    TEXT    NOT NULL PRIMARY KEY,
     ledger  TEXT    NOT NULL DEFAULT '',
+    about   TEXT    NOT NULL DEFAULT '{}', -- what the server says of itself, as JSON
     seen_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
