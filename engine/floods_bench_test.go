@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -35,11 +36,51 @@ const (
 //
 //	go test ./engine -run '^$' -bench Floods -benchtime 1x -timeout 1h
 func BenchmarkFloods(b *testing.B) {
-	b.Run("embedded", func(b *testing.B) { floodAll(b, engine.Config{}) })
-	b.Run("servers", func(b *testing.B) {
-		floodAll(b, engine.Config{Ledger: servertest.StartRedis(b).URL(), Store: servertest.Postgres(b)})
-	})
+	servers := func() engine.Config {
+		return engine.Config{Ledger: servertest.StartRedis(b).URL(), Store: servertest.Postgres(b)}
+	}
+	var routes, attacked []string
+	for _, r := range httpapi.Routes() {
+		routes = append(routes, r.Pattern)
+	}
+	for name := range attacks {
+		attacked = append(attacked, name)
+	}
+	slices.Sort(attacked)
+	b.Run("embedded", func(b *testing.B) { floodAll(b, engine.Config{}, routes) })
+	b.Run("servers", func(b *testing.B) { floodAll(b, servers(), routes) })
+	b.Run("attacks", func(b *testing.B) { floodAll(b, servers(), attacked) })
 }
+
+// attacks are floods of what costs most; each changes a request for a sale. The pages of a board of distantSales are
+// asked for in turn.
+var attacks = map[string]func(f *floods, r *http.Request, n int64){
+	"many sales that open in a month": func(_ *floods, r *http.Request, n int64) {
+		r.URL.Path = fmt.Sprint("/v1/sales/distant-", n%distantSales)
+	},
+	"If-None-Match of 14,000 commas": func(_ *floods, r *http.Request, _ int64) {
+		r.Header.Set("If-None-Match", strings.Repeat(",", 14_000))
+	},
+	"a path of 3,500 segments": func(_ *floods, r *http.Request, _ int64) {
+		r.URL.Path = "/v1/sales" + strings.Repeat("/x", 3500)
+	},
+	"a token of 8 kB": func(f *floods, r *http.Request, n int64) {
+		header, rest, _ := strings.Cut(f.buyer, ".")
+		r.URL.Path = "/v1/orders"
+		r.Header.Set("Authorization", "Bearer "+header+"."+strings.Repeat(fmt.Sprintf("%08x", n), 1000)+"."+rest)
+	},
+	"a guessed key of an admin for buyers": func(_ *floods, r *http.Request, n int64) {
+		r.URL.Path = "/v1/buyer"
+		r.Header.Set("Authorization", fmt.Sprint("Bearer a-guessed-key-", n))
+	},
+	"a risk service before which two buyers crowd": func(f *floods, r *http.Request, n int64) {
+		r.Method, r.URL.Path = http.MethodPost, "/v1/sales/judged/ticket"
+		r.Header.Set("Authorization", "Bearer "+tokenOf(f.b, fmt.Sprint("crowd-", n%2)))
+	},
+}
+
+// distantSales is how many sales wait beside the one that sells, for attacks.
+const distantSales = 1000
 
 // The table has all routes, as the last run printed it; those it did not have yet are
 // without figures.
@@ -63,7 +104,7 @@ func TestFloodsOfAllRoutesAreDocumented(t *testing.T) {
 	}
 }
 
-func floodAll(b *testing.B, cfg engine.Config) {
+func floodAll(b *testing.B, cfg engine.Config, patterns []string) {
 	k := openTill(b, cfg, 2*floodConnections+politeBuyers)
 	sale := prepared(fmt.Sprint("flood-", time.Now().UnixNano()), time.Now().Add(-time.Second), sluice.Rules{})
 	sale.Total, sale.MaxPerBuyer = sluice.Unlimited, 1
@@ -75,6 +116,9 @@ func floodAll(b *testing.B, cfg engine.Config) {
 	if status, code, _, err := k.claim(sale.ID, f.buyer, "the-flooders-own"); err != nil || status != http.StatusAccepted {
 		b.Fatalf("%d %s %v", status, code, err)
 	}
+	if attacks[patterns[0]] != nil {
+		f.prepare()
+	}
 	// A reader who leaves a stream leaves its connection: such a flood is compared
 	// with one that opens a connection for each request, too.
 	const base, fresh, streams = "GET /healthz", "GET /healthz?new", "GET /v1/sales/{sale}/events"
@@ -82,13 +126,13 @@ func floodAll(b *testing.B, cfg engine.Config) {
 	delete(f.p50, base)
 	delete(f.p99, base)
 	for range b.N {
-		for i, r := range httpapi.Routes() {
+		for i, pattern := range patterns {
 			if i%6 == 0 {
 				f.measure(base)
 				f.measure(fresh)
 			}
-			if r.Pattern != base {
-				f.measure(r.Pattern)
+			if pattern != base {
+				f.measure(pattern)
 			}
 		}
 	}
@@ -99,14 +143,18 @@ func floodAll(b *testing.B, cfg engine.Config) {
 	beside, besideNew := middle(f.p99[base]), middle(f.p99[fresh])
 	var table strings.Builder
 	worst := 0.0
+	access := map[string]string{}
 	for _, r := range httpapi.Routes() {
-		p99 := middle(f.p99[r.Pattern])
+		access[r.Pattern] = string(r.Access)
+	}
+	for _, pattern := range patterns {
+		p99 := middle(f.p99[pattern])
 		ratio := float64(p99) / float64(beside)
-		if r.Pattern == streams {
+		if pattern == streams {
 			ratio = float64(p99) / float64(besideNew)
 		}
 		worst = max(worst, ratio)
-		fmt.Fprintf(&table, "| `%s` | %s | %.1f | %.1f | %.1f |\n", r.Pattern, r.Access, ms(middle(f.p50[r.Pattern])),
+		fmt.Fprintf(&table, "| `%s` | %s | %.1f | %.1f | %.1f |\n", pattern, access[pattern], ms(middle(f.p50[pattern])),
 			ms(p99), ratio)
 	}
 	// b.Log cuts what is longer than ten lines.
@@ -128,9 +176,34 @@ type floods struct {
 	p50, p99 map[string][]time.Duration
 }
 
+// prepare creates what attacks are about: many sales that open in a month, and one with a risk service, which takes
+// its time.
+func (f *floods) prepare() {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(100 * time.Millisecond)
+		_, _ = io.WriteString(w, `{"allow":false}`)
+	}))
+	f.b.Cleanup(service.Close)
+	judged := prepared("judged", time.Now().Add(-time.Second), sluice.Rules{
+		Ticket: sluice.Ticket{BeforeS: 60}, Risk: sluice.Risk{URL: service.URL, TimeoutMS: 1000, OnFailure: sluice.Deny},
+	})
+	must.Get(f.till.engine.Control().Create(context.Background(), judged))(f.b)
+	for n := range distantSales {
+		distant := prepared(fmt.Sprint("distant-", n), time.Now().Add(30*24*time.Hour), sluice.Rules{})
+		must.Get(f.till.engine.Control().Create(context.Background(), distant))(f.b)
+	}
+}
+
 // request is one of a flood; each names another order, key and address of nothing.
 func (f *floods) request(ctx context.Context, pattern string) (*http.Request, error) {
 	n := f.n.Add(1)
+	if attack := attacks[pattern]; attack != nil {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.till.url+"/v1/sales/"+string(f.sale), http.NoBody)
+		if err == nil {
+			attack(f, r, n)
+		}
+		return r, err
+	}
 	method, path, ok := strings.Cut(pattern, " ")
 	if !ok {
 		method, path = http.MethodGet, fmt.Sprint("/no/such/path/", n)
