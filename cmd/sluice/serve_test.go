@@ -261,6 +261,10 @@ func TestServeBeyondLoopbackWarns(t *testing.T) {
 		if checked := command(t, []string{setting}, "config", "check"); checked.code != exitOK {
 			t.Errorf("config check on loopback, %s: %+v", setting, checked)
 		}
+		checked = command(t, []string{setting, "SLUICE_TRUSTED_PROXIES=127.0.0.1"}, "config", "check")
+		if checked.code != exitUsage || !strings.Contains(checked.stderr, want) {
+			t.Errorf("config check behind a proxy on loopback, %s: %+v", setting, checked)
+		}
 	}
 	if log := serve(t, "--admin-key", "short").stderr.String(); !strings.Contains(log, "admin_key is short") ||
 		strings.Contains(log, "admin_key=short") {

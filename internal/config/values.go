@@ -164,8 +164,8 @@ func listen(at *string) func(string) error {
 const defaultAdminListen = "127.0.0.1:8081"
 
 // completeListen finds the addresses that were not given, and whether other
-// machines can reach them. For the commands, a
-// --url that was typed beats an admin_url of the file or the environment.
+// machines can reach them, also by a proxy on this one. For the commands, a --url
+// that was typed beats an admin_url of the file or the environment.
 func (c *Config) completeListen() {
 	switch host, port, _ := net.SplitHostPort(c.Listen); {
 	case c.AdminListen == "" && !IsLoopback(host):
@@ -173,6 +173,7 @@ func (c *Config) completeListen() {
 	case c.AdminListen == c.Listen && port != "0": // two ports that the system picks differ
 		c.AdminListen = ""
 	}
+	c.Exposed = len(c.TrustedProxies) > 0
 	for _, listen := range []string{c.Listen, c.AdminListen} {
 		if host, _, err := net.SplitHostPort(listen); err == nil && !IsLoopback(host) {
 			c.Exposed = true

@@ -54,7 +54,7 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 			return
 		}
 		if !looksLikeToken(text) {
-			if _, ok, _ := s.guesses.find(text, s.Proxies.client(r), s.Now()); ok {
+			if _, ok, _ := s.guesses.public.find(text, s.Proxies.client(r), s.Now()); ok {
 				s.refuseBuyer(w, r, api.CodeForbidden, reasonAdminKey, "this is for buyers; an admin's key is not a buyer")
 				return
 			}
@@ -137,7 +137,7 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 		}
-		admin, ok, held := s.guesses.find(key, s.Proxies.client(r), s.Now())
+		admin, ok, held := s.guesses.admin.find(key, s.Proxies.client(r), s.Now())
 		switch {
 		case held:
 			s.problem(w, api.CodeUnauthenticated, "too many wrong admin keys from this address; try again in a minute")
@@ -153,53 +153,56 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// guesses bounds how often one address may try keys of admins. Only wrong keys
-// count. An address beyond its rate is answered like one with a wrong key, and
-// its key is not looked at, so that trying on finds nothing.
+// guesses bounds how often one address may try keys of admins at one listener. Only
+// wrong keys count, and every key is looked up, in the same time.
 //
-// Requests from this machine are counted and logged but never held back: a proxy
-// here that is not among the trusted ones makes all of the public one address,
-// and then strangers could keep the shop's own backend from its payments.
+// On the merchant's listener the limit names those who try, and refuses no right key: whoever
+// shares an address with the merchant could keep the shop's backend from its payments otherwise.
+// What keeps keys from being guessed is their length (auth.ValidateKey, auth.Secrets).
+//
+// Strangers ask at the public one, where an admin's key buys nothing. A right one gets a reason
+// of its own; beyond the limit it is answered like a wrong one, so that trying on finds nothing.
+// Requests from this machine are counted and logged there but never held back: a proxy here that
+// is not among the trusted ones makes all of the public one address.
 type guesses struct {
-	wrong  *meters.Table
-	meter  sluice.Meter
-	quiet  burst // of log lines
-	count  Counter
-	log    *slog.Logger
-	admins *auth.Admins
+	strangers bool // it is the public listener's
+	wrong     *meters.Table
+	meter     sluice.Meter
+	quiet     burst // of log lines
+	count     Counter
+	log       *slog.Logger
+	admins    *auth.Admins
 }
 
 // guessRate is how many wrong keys an address may try.
 var guessRate = sluice.AddressRate{Requests: 20, PerS: 60}
 
-// maxGuessers bounds the memory: some 3 MB.
+// maxGuessers bounds the memory: some 3 MB for each listener.
 const maxGuessers = 1 << 16
 
-func newGuesses(o *Options) *guesses {
+// newGuesses admits newcomers to a full table: who has as many addresses as it has room for may try
+// a million keys a minute anyway.
+func newGuesses(o *Options, strangers bool) *guesses {
 	return &guesses{
-		wrong: meters.New(maxGuessers), meter: guessRate.Meter(), count: o.AdminDecided, log: o.Log,
-		admins: o.Admins,
+		strangers: strangers, wrong: meters.NewOpen(maxGuessers), meter: guessRate.Meter(),
+		count: o.AdminDecided, log: o.Log, admins: o.Admins,
 	}
 }
 
-// find returns whose key this is. Held: it was not looked at, since its address
-// has tried too many.
+// find returns whose key this is. Held: its address has tried too many wrong ones.
 func (g *guesses) find(key string, from netip.Addr, now time.Time) (admin auth.Admin, ok, held bool) {
 	who := meters.Key(g.wrong, admission.OriginOf(from))
 	wait := g.wrong.Try(g.meter, who, now.UnixMicro())
-	held = wait > 0 && !from.IsLoopback()
-	if !held {
-		if admin, ok = g.admins.Find(key); ok {
-			if wait == 0 {
-				g.wrong.Undo(g.meter, who)
-			}
-			return admin, true, false
+	held = wait > 0 && !(g.strangers && from.IsLoopback())
+	if admin, ok = g.admins.Find(key); ok && !(g.strangers && held) {
+		if wait == 0 {
+			g.wrong.Undo(g.meter, who)
 		}
+		return admin, true, false
 	}
 	g.count.Count("wrong_key")
 	if wait > 0 && g.quiet.admit(now) {
-		g.log.Warn("an address tries keys of admins; its requests are refused unread for a while, "+
-			"unless it is this machine's", "address", from)
+		g.log.Warn("an address tries keys of admins", "address", from)
 	}
 	return auth.Admin{}, false, held
 }

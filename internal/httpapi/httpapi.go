@@ -138,7 +138,7 @@ type Server struct {
 	whole    *side
 	refusals burst // of the records of what was forbidden
 	panics   burst // of the log's lines about them
-	guesses  *guesses
+	guesses  struct{ public, admin *guesses }
 	notOpen  notOpens
 	limits   *requestLimits
 
@@ -174,7 +174,7 @@ func New(o Options) *Server {
 		Options: o, problems: newProblems(o.Base), limits: newRequestLimits(o.Now()), refusedLines: newRefusedLines(),
 	}
 	s.forged, s.document = http.NewCrossOriginProtection(), newDocument(o.Base)
-	s.guesses = newGuesses(&s.Options)
+	s.guesses.public, s.guesses.admin = newGuesses(&s.Options, true), newGuesses(&s.Options, false)
 	s.whole = s.side(func(Route) bool { return true })
 	s.events, s.cors = newFan(o.Events, o.Board.View, o.Now), newCORS(o.Origins)
 	return s

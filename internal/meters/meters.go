@@ -20,7 +20,8 @@ import (
 type Table struct {
 	seed   maphash.Seed
 	shards [shards]shard
-	most   int // entries of one shard
+	most   int  // entries of one shard
+	open   bool // newcomers are admitted uncounted where there is no room
 }
 
 const shards = 256
@@ -51,6 +52,14 @@ func New(most int) *Table {
 	return &Table{seed: maphash.MakeSeed(), most: max(most/shards, 1)}
 }
 
+// NewOpen returns a table that fails open: where it has no room, all newcomers are
+// within the rate, uncounted. It is for limits that guard nothing by themselves.
+func NewOpen(most int) *Table {
+	t := New(most)
+	t.open = true
+	return t
+}
+
 // Key returns the table's key of who. Two who share one, of 2^64, share an
 // allowance.
 func Key[T comparable](t *Table, who T) uint64 { return maphash.Comparable(t.seed, who) }
@@ -62,7 +71,7 @@ func (t *Table) Try(meter sluice.Meter, key uint64, now int64) (wait int64) {
 	s := &t.shards[key%shards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	after, wait, room := s.try(t.most, meter, key, now)
+	after, wait, room := s.try(t, meter, key, now)
 	if wait == 0 {
 		s.count(key, after, room)
 	}
@@ -101,8 +110,8 @@ func TryBoth(a, b Attempt, now int64) (waitA, waitB int64) {
 	defer first.mu.Unlock()
 	second.mu.Lock()
 	defer second.mu.Unlock()
-	afterA, waitA, roomA := first.try(a.Table.most, a.Meter, a.Key, now)
-	afterB, waitB, roomB := second.try(b.Table.most, b.Meter, b.Key, now)
+	afterA, waitA, roomA := first.try(a.Table, a.Meter, a.Key, now)
+	afterB, waitB, roomB := second.try(b.Table, b.Meter, b.Key, now)
 	if waitA == 0 && waitB == 0 {
 		first.count(a.Key, afterA, roomA)
 		second.count(b.Key, afterB, roomB)
@@ -136,9 +145,12 @@ func (a Attempt) Denied(now, wait int64) {
 
 // try asks without counting. Without room, it is asked of what all newcomers
 // share. The caller holds mu.
-func (s *shard) try(most int, meter sluice.Meter, key uint64, now int64) (after, wait int64, room bool) {
+func (s *shard) try(t *Table, meter sluice.Meter, key uint64, now int64) (after, wait int64, room bool) {
 	paid, known := s.paid[key]
-	if room = known || s.room(most, now); !room {
+	if room = known || s.room(t.most, now); !room {
+		if t.open {
+			return 0, 0, false
+		}
 		paid = s.rest
 	}
 	after, wait = meter.Try(paid, now)

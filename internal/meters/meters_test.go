@@ -78,6 +78,25 @@ func TestFullTableFailsClosed(t *testing.T) {
 	}
 }
 
+// A full table that admits newcomers lets each of them try, whoever tried before, and still forgets no entry.
+func TestFullTableAdmitsNewcomers(t *testing.T) {
+	day := sluice.BuyerRate{Requests: 1, PerS: 86_400}.Meter()
+	table := NewOpen(shards) // one entry a shard
+	first := Key(table, 0)
+	for i := range 10_000 {
+		if wait := table.Try(day, Key(table, i), second); wait != 0 {
+			t.Fatalf("newcomer %d waits %d", i, wait)
+		}
+		table.Undo(day, Key(table, -1-i))
+	}
+	if table.Try(day, first, 2*second) == 0 {
+		t.Error("an entry was evicted for the sake of newcomers")
+	}
+	if n := table.Len(); n > shards {
+		t.Errorf("%d entries, want at most %d", n, shards)
+	}
+}
+
 func TestLearn(t *testing.T) {
 	table := New(0)
 	key := Key(table, "ann")
