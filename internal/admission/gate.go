@@ -159,11 +159,8 @@ func (g *Gate) find(
 	view, looked, err := g.board.public(ctx, sale)
 	switch {
 	case errors.Is(err, sluice.ErrSaleNotFound):
-		if view != nil {
-			decision, err = g.hidden(ctx, view, looked, claim, address)
-			return nil, decision, err
-		}
-		return nil, g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
+		decision, err = g.notFound(ctx, sale, looked, claim, address)
+		return nil, decision, err
 	case err != nil:
 		if view = g.board.rulesOnly(sale); view == nil || view.Hidden() {
 			return nil, g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
@@ -223,20 +220,28 @@ func rateLimited(wait time.Duration) sluice.Decision {
 // errHidden is why a claim on a hidden sale is refused.
 var errHidden = errors.New("admission: the sale is hidden")
 
-// hidden answers a claim on a sale that is hidden from buyers as one on a sale that
-// does not exist, unless it repeats a claim that was accepted while the sale was
+// notFound answers a claim on a sale that does not exist, or is hidden from buyers. That is
+// the same answer, unless the claim repeats one that was accepted while the sale was
 // shown (I4). A reading begun after the claim came, the same for all claims of a lookup,
-// says that its buyer has none; only of those who may have one is the ledger asked.
-func (g *Gate) hidden(
-	ctx context.Context, view *View, looked *lookup, claim *sluice.Claim, address netip.Addr,
+// says that its buyer has none; only of those who may have one is the ledger asked. An id that
+// does not exist is read as well, so that the time does not tell them apart.
+func (g *Gate) notFound(
+	ctx context.Context, sale sluice.SaleID, looked *lookup, claim *sluice.Claim, address netip.Addr,
 ) (decision sluice.Decision, err error) {
-	g.board.readOnce(ctx, looked, view.Sale.ID)
-	if now := g.board.View(view.Sale.ID); now != nil {
-		view = now
+	if looked != nil {
+		if wait := g.rates.repeat("", claim, g.now()); wait > 0 { // of all such ids together: each is a call of its own
+			return g.tally.refused(checkRepeat, rateLimited(wait)), nil
+		}
+		g.board.readOnce(ctx, looked, sale)
 	}
-	switch {
+	if looked == nil || looked.hidden == nil {
+		return g.tally.refused(checkSale, sluice.Decision{Code: sluice.SaleNotFound}), nil
+	}
+	switch view := g.board.View(sale); {
+	case view == nil:
+		return g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
 	case view.Archived():
-		if decision, err = g.archived(ctx, view.Sale.ID, claim); decision.Code == sluice.Closed {
+		if decision, err = g.archived(ctx, sale, claim); decision.Code == sluice.Closed {
 			err = errHidden
 		}
 	case g.ledger == nil, !view.Asked.Before(looked.begun) && !view.Down && view.InStep() &&

@@ -19,6 +19,10 @@ import (
 // "No such sale" is final for a buyer: another server may have accepted their
 // claim a moment ago, on a sale that is new (I4). So it is said only of an id
 // that a query begun after the request does not find. Nothing is remembered.
+//
+// To buyers a hidden sale is such an id, and the time of an answer must not tell one
+// from the other: both take the same calls, and both answers wait for the end of the
+// rest after the query, however long the sale's row took to be read.
 
 // errLookup: the store has not answered a lookup, or too many wait for one.
 var errLookup = errors.New("admission: the store does not answer")
@@ -26,7 +30,7 @@ var errLookup = errors.New("admission: the store does not answer")
 const (
 	// maxLookups bounds the ids that wait to be looked up.
 	maxLookups = 5000
-	// lookupPause is the rest between two queries.
+	// lookupPause is the time between two queries, or so many times that.
 	lookupPause = 20 * time.Millisecond
 	// lookupRest: for so long after a query has failed, there is none.
 	lookupRest = time.Second
@@ -45,8 +49,8 @@ type lookups struct {
 type lookup struct {
 	done   chan struct{}
 	err    error
-	hidden bool      // by the row that the query returned
-	begun  time.Time // when the query was
+	hidden *sluice.Sale // the row that the query returned, if it is hidden
+	begun  time.Time    // when the query was
 	read   sync.Once
 }
 
@@ -59,14 +63,38 @@ func (b *Board) Lookup(ctx context.Context, id sluice.SaleID) (*View, error) {
 	if view := b.View(id); view != nil {
 		return view, nil
 	}
-	view, _, err := b.lookup(ctx, id)
-	return view, err
+	l, err := b.lookup(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if l.hidden != nil {
+		b.readOnce(ctx, l, id)
+	}
+	return b.found(id)
 }
 
-// readOnce reads a sale in the ledger, one time for all who wait for this lookup. The
-// reading begins after each of them came.
+// found returns the view of a sale that the store had a moment ago.
+func (b *Board) found(id sluice.SaleID) (*View, error) {
+	if view := b.View(id); view != nil {
+		return view, nil
+	}
+	return nil, errLookup // archived, and pushed out by others meanwhile
+}
+
+// readOnce reads an id in the ledger, one time for all who wait for this lookup, whether
+// it is a sale or not. The reading begins after each of them came.
 func (b *Board) readOnce(ctx context.Context, l *lookup, id sluice.SaleID) {
-	l.read.Do(func() { b.readNow(context.WithoutCancel(ctx), id) })
+	l.read.Do(func() {
+		ctx := context.WithoutCancel(ctx)
+		if _, ok := b.sales.Load(id); ok {
+			b.readNow(ctx, id)
+			return
+		}
+		b.mu.Lock()
+		c := b.begin(ctx, &boardSale{id: id, board: b, index: -1, retired: true}) // nothing is made of it
+		b.mu.Unlock()
+		<-c.done
+	})
 }
 
 // Public is Lookup for a buyer, to whom a hidden sale does not exist: then the view
@@ -78,43 +106,44 @@ func (b *Board) Public(ctx context.Context, id sluice.SaleID) (*View, error) {
 	return view, err
 }
 
-// public is Public, with the lookup of a hidden sale.
+// public is Public, with the lookup of an id that buyers do not find.
 func (b *Board) public(ctx context.Context, id sluice.SaleID) (*View, *lookup, error) {
-	view, err := b.Lookup(ctx, id)
-	if err != nil || !view.Hidden() {
-		return view, nil, err
+	if view := b.View(id); view != nil && !view.Hidden() {
+		return view, nil, nil
 	}
-	view, l, err := b.lookup(ctx, id)
-	if err == nil && l.hidden {
-		err = sluice.ErrSaleNotFound
+	l, err := b.lookup(ctx, id)
+	switch {
+	case err != nil:
+		return nil, l, err
+	case l.hidden != nil:
+		view := b.View(id)
+		if view == nil {
+			view = &View{Sale: *l.hidden} // not read yet
+		}
+		return view, l, sluice.ErrSaleNotFound
 	}
-	return view, l, err
+	view, err := b.found(id)
+	return view, nil, err
 }
 
 // lookup asks the store.
-func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (*View, *lookup, error) {
+func (b *Board) lookup(ctx context.Context, id sluice.SaleID) (*lookup, error) {
 	if id.Validate() != nil {
-		return nil, nil, sluice.ErrSaleNotFound
+		return nil, sluice.ErrSaleNotFound
 	}
 	if time.Since(time.Unix(0, b.lookups.failed.Load())) < lookupRest {
-		return nil, nil, errLookup
+		return nil, errLookup
 	}
 	l, err := b.join(ctx, id)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	select {
 	case <-l.done:
+		return l, l.err
 	case <-ctx.Done():
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
-	if l.err != nil {
-		return nil, nil, l.err
-	}
-	if view := b.View(id); view != nil {
-		return view, l, nil
-	}
-	return nil, nil, errLookup // archived, and pushed out by others meanwhile
 }
 
 // join adds an id to those that the next query asks for.
@@ -163,7 +192,6 @@ func (b *Board) lookUp(ctx context.Context) {
 		}
 		ls.mu.Unlock()
 		b.lookUpBatch(ctx, batch)
-		ls.next = time.Now().Add(lookupPause)
 	}
 }
 
@@ -185,19 +213,25 @@ func (b *Board) lookUpBatch(ctx context.Context, batch map[sluice.SaleID]*lookup
 	}
 	for i := range rows {
 		l := batch[rows[i].ID]
-		delete(batch, rows[i].ID)
 		l.begun = begun
-		if l.hidden = rows[i].Rules.Visibility == sluice.Hidden; l.hidden && b.View(rows[i].ID) != nil {
-			close(l.done) // a reading is of no use to a buyer
+		if rows[i].Rules.Visibility == sluice.Hidden {
+			l.hidden = &rows[i]
 			continue
 		}
+		delete(batch, rows[i].ID)
 		go func() { // its reading may hang, and no other waits for it
 			b.readNow(ctx, rows[i].ID)
 			close(l.done)
 		}()
 	}
+	b.lookups.next = time.Now().Add(lookupPause - time.Since(begun)%lookupPause)
+	if len(batch) > 0 && errors.Is(err, sluice.ErrSaleNotFound) {
+		time.Sleep(time.Until(b.lookups.next))
+	}
 	for _, l := range batch {
-		l.err = err
+		if l.hidden == nil {
+			l.err = err
+		}
 		close(l.done)
 	}
 }

@@ -276,7 +276,7 @@ func (b *Board) follow(e *boardSale, v, old *View) {
 		(old.Down || differ(r, &old.Reading)) {
 		b.heat(e, v.Asked)
 	}
-	if v.InStep() && v.State(v.Received) != sluice.StateOpen && !v.holders.covers(r) {
+	if v.InStep() && (v.Hidden() || v.State(v.Received) != sluice.StateOpen) && !v.holders.covers(r) {
 		b.fetchHolders(e, *r)
 	}
 }

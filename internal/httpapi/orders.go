@@ -82,17 +82,16 @@ func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice
 	if !errors.Is(stored, sluice.ErrOrderNotFound) {
 		return sluice.Order{}, stored
 	}
-	if errors.Is(queued, sluice.ErrOrderNotFound) {
-		if view := s.Board.View(sale); view != nil && view.Hidden() {
-			_, _ = s.Board.Public(ctx, sale) // as long as for a sale that does not exist: the time must not show it
+	// However it is known, it takes as long for a hidden sale as for one that does not exist.
+	gone, view := errors.Is(queued, sluice.ErrOrderNotFound), s.Board.View(sale)
+	if notLoaded := errors.Is(queued, port.ErrNotLoaded); notLoaded || view != nil && view.Hidden() {
+		view, err := s.Board.Public(ctx, sale)
+		if notLoaded { // no such sale, or one that the store alone answers for
+			gone = view == nil && errors.Is(err, sluice.ErrSaleNotFound) || view != nil && view.Archived()
 		}
-		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
-	if errors.Is(queued, port.ErrNotLoaded) {
-		view, err := s.Board.Lookup(ctx, sale)
-		if errors.Is(err, sluice.ErrSaleNotFound) || err == nil && view.Archived() {
-			return sluice.Order{}, sluice.ErrOrderNotFound // no such sale, or one that the store alone answers for
-		}
+	if gone {
+		return sluice.Order{}, sluice.ErrOrderNotFound
 	}
 	return sluice.Order{}, queued
 }
