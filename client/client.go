@@ -32,7 +32,7 @@ type Options struct {
 	AdminKey string
 
 	// HTTPClient makes the requests; default: one with its own connections,
-	// and 15 seconds for a request.
+	// and 15 seconds for a request. Redirects are not followed, whatever it says of them.
 	HTTPClient *http.Client
 
 	// PlaceAttempts bounds how often Place sends one claim; default 10, which
@@ -46,7 +46,7 @@ type Client struct {
 	token    string
 	adminKey string
 	attempts int
-	http     *http.Client
+	http     http.Client
 }
 
 // maxAnswer bounds what is read of one answer; the largest, a page of 1,000
@@ -65,15 +65,26 @@ func New(rawURL string, o Options) (*Client, error) {
 	}
 	c := &Client{
 		base: strings.TrimRight(u.String(), "/"), token: o.Token, adminKey: o.AdminKey,
-		attempts: o.PlaceAttempts, http: o.HTTPClient,
+		attempts: o.PlaceAttempts,
 	}
 	c.attempts = cmp.Or(max(c.attempts, 0), 10)
-	if c.http == nil {
+	if o.HTTPClient != nil {
+		c.http = *o.HTTPClient
+	} else {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 64
-		c.http = &http.Client{Transport: transport, Timeout: 15 * time.Second}
+		c.http = http.Client{Transport: transport, Timeout: 15 * time.Second}
 	}
+	c.http.CheckRedirect = refuseRedirect
 	return c, nil
+}
+
+// refuseRedirect keeps keys, tokens and orders from other servers and from networks in the
+// clear: net/http would send them to plain http on the same host. What such a server says
+// is not believed either.
+func refuseRedirect(to *http.Request, _ []*http.Request) error {
+	return fmt.Errorf("it redirects to %s://%s, which is not followed; if your server is there, use that URL",
+		to.URL.Scheme, to.URL.Host)
 }
 
 // NewKey makes an Idempotency-Key for a new attempt. Keep it until the attempt
@@ -104,7 +115,7 @@ type answer struct {
 
 // untimed is the HTTP client without a limit of its own: contexts end its calls.
 func (c *Client) untimed() *http.Client {
-	long := *c.http
+	long := c.http
 	long.Timeout = 0
 	return &long
 }
@@ -112,7 +123,7 @@ func (c *Client) untimed() *http.Client {
 // do sends one request, once. An answer of 400 or more is an *Error.
 func (c *Client) do(ctx context.Context, r request) (answer, error) {
 	var body io.Reader
-	sender, kind, content := c.http, "application/json", r.body
+	sender, kind, content := &c.http, "application/json", r.body
 	if p, long := content.(patient); long {
 		sender, content = c.untimed(), p.body
 	}

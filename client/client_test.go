@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,47 @@ func TestPlaceKeepsItsKey(t *testing.T) {
 			s.body[i] != `{"quantity":1}` || r.URL.Path != "/v1/sales/s1/orders" {
 			t.Errorf("try %d: %s %s %v %q", i+1, r.Method, r.URL, r.Header, s.body[i])
 		}
+	}
+}
+
+// A redirect would take the key, ticket and body elsewhere, or over a network in the clear, and what comes
+// back would not be the server's answer. The caller's HTTP client is not asked.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var followed atomic.Int64
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		followed.Add(1)
+		accept(false)(w, r)
+	}))
+	defer elsewhere.Close()
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		to := func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, elsewhere.URL+r.URL.Path+"?secret=1", status)
+		}
+		for name, o := range map[string]Options{"its own": {}, "the caller's": {HTTPClient: &http.Client{}}} {
+			o.Token, o.AdminKey, o.PlaceAttempts = "tok", "key", 1
+			c, _ := serve(t, o, to)
+			_, placing := c.Place(t.Context(), "s1", "key-0001", api.PlaceOrder{Quantity: 1})
+			_, paying := c.PayOrder(t.Context(), order1, "p1")
+			_, reading := c.Sale(t.Context(), "s1")
+			var following error
+			for _, following = range c.FollowSale(t.Context(), "s1") {
+				break
+			}
+			for call, err := range map[string]error{
+				"place": placing, "pay": paying, "read": reading, "follow": following,
+			} {
+				if _, lost := errors.AsType[*NetworkError](err); !lost || !strings.Contains(err.Error(), elsewhere.URL) ||
+					strings.Contains(err.Error(), "secret") {
+					t.Errorf("%d, %s client, %s: %v", status, name, call, err)
+				}
+			}
+			if o.HTTPClient != nil && o.HTTPClient.CheckRedirect != nil {
+				t.Error("the caller's client is changed")
+			}
+		}
+	}
+	if n := followed.Load(); n > 0 {
+		t.Errorf("%d redirects were followed", n)
 	}
 }
 

@@ -41,7 +41,8 @@ public final class Sluice {
     private final String adminKey;
     private final Duration patience;
     private final Duration timeout; // of one request, from its first byte to the answer's last
-    private final HttpClient http = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(5)).build();
+    private final HttpClient http = HttpClient.newBuilder().connectTimeout(Duration.ofSeconds(5))
+        .followRedirects(HttpClient.Redirect.NEVER).build(); // they would take the key and orders elsewhere
 
     /** The admin key is the merchant's; null if only buyers' calls are made. */
     public Sluice(String url, String adminKey) { this(url, adminKey, Duration.ofSeconds(30)); }

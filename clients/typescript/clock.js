@@ -36,7 +36,8 @@ export class Clock {
 
   async measure() {
     const asked = performance.now();
-    const answer = await fetch(`${this.base}/v1/time`, { cache: "no-store", signal: AbortSignal.timeout(5000) });
+    const signal = AbortSignal.timeout(5000);
+    const answer = await fetch(`${this.base}/v1/time`, { cache: "no-store", redirect: "error", signal });
     const arrived = performance.now();
     const { server_time } = await answer.json();
     const way = arrived - asked;

@@ -16,6 +16,10 @@ export const passing = (error) => error instanceof Lost ||
 
 const PATIENCE = 10_000; // ms
 
+// Redirects are not followed: they would take tokens and orders elsewhere, or over a network in
+// the clear, and have another server's answer believed.
+export const redirect = "error";
+
 // request asks for base + path and returns {body, headers}. A 5xx that is not ours comes from a
 // proxy: the server behind it may have decided, so it counts as lost, as does a body that is no
 // object.
@@ -25,7 +29,7 @@ export async function request(base, path, { token, signal, timeout = PATIENCE, .
   const end = limit(signal, timeout);
   let answer, body;
   try {
-    answer = await fetch(base + path, { ...options, headers, signal: end.signal });
+    answer = await fetch(base + path, { ...options, headers, redirect, signal: end.signal });
     body = await answer.json();
   } catch (error) {
     if (answer && answer.status < 500 && !answer.ok) throw new Problem({}, answer.status, retryAfter(answer));

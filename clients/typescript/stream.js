@@ -1,7 +1,7 @@
 // Server-sent events, read from a fetch: so it works in Node, too, and notices a connection
 // that is dead, for the server sends something at least every 15 seconds.
 
-import { limit, Lost, Problem, retryAfter } from "./http.js";
+import { limit, Lost, Problem, redirect, retryAfter } from "./http.js";
 
 const SILENCE = 60_000; // ms
 
@@ -11,7 +11,8 @@ export async function* messages(url, { signal, onRetry = () => {} } = {}) {
   const end = limit(signal, SILENCE);
   let reader;
   try {
-    const answer = await fetch(url, { headers: { Accept: "text/event-stream" }, cache: "no-store", signal: end.signal });
+    const headers = { Accept: "text/event-stream" };
+    const answer = await fetch(url, { headers, cache: "no-store", redirect, signal: end.signal });
     if (!answer.ok) throw new Problem(await answer.json().catch(() => null) ?? {}, answer.status, retryAfter(answer));
     reader = answer.body.getReader();
     const decoder = new TextDecoder();

@@ -118,7 +118,7 @@ function sluice_pay(string $id) {
 /** The status and the body of an answer of the merchant's API; the status is 0 if there is no answer. */
 function sluice_api(string $method, string $path, ?array $body = null): array {
 	$answer = wp_remote_request(SLUICE_ADMIN_URL . $path, array(
-		'method' => $method, 'timeout' => 10, 'body' => $body === null ? null : wp_json_encode($body),
+		'method' => $method, 'timeout' => 10, 'redirection' => 0, 'body' => $body === null ? null : wp_json_encode($body),
 		'headers' => array('Authorization' => 'Bearer ' . SLUICE_ADMIN_KEY, 'Content-Type' => 'application/json'),
 	));
 	return array((int) wp_remote_retrieve_response_code($answer), json_decode(wp_remote_retrieve_body($answer), true));

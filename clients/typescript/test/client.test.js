@@ -77,6 +77,25 @@ test("a buyer buys, sees the order, and gives it back", async () => {
   await assert.rejects(new Sluice(url).claim(sale), { code: "unauthenticated" });
 });
 
+test("no redirect takes a token elsewhere, or has its answer believed", async (t) => {
+  const sale = await newSale();
+  const seen = [];
+  const elsewhere = await proxy(t, {
+    before(req, res) { seen.push(req.url); return answer(res, 202, { order_id: "forged.0", server_time: "2001-01-01T00:00:00Z" }); },
+  });
+  const far = await proxy(t, {
+    before(req, res) { res.writeHead(307, { Location: elsewhere + req.url }); res.end(); return true; },
+  });
+  const lost = buyer("roger", far), secretary = new Merchant(far, adminKey, { patience: 1 });
+  await assert.rejects(lost.claim(sale, { patience: 1 }), Lost);
+  await assert.rejects(lost.cancel("phone.0"), Lost);
+  await assert.rejects(lost.sale(sale), Lost);
+  await assert.rejects(secretary.sale(sale), Lost);
+  await assert.rejects(new all.Clock(far).sync(), Error);
+  await assert.rejects(lost.stream(sale).next(), Lost);
+  assert.deepEqual(seen, []);
+});
+
 test("a claim keeps its key whatever gets lost", async (t) => {
   const sale = await newSale();
   const keys = [], problems = [];

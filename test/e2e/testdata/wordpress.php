@@ -187,7 +187,7 @@ function wp_remote_request($url, $o) {
 	}
 	$body = @file_get_contents($url, false, stream_context_create(array('http' => array(
 		'method' => $o['method'], 'header' => $headers, 'content' => (string) $o['body'], 'timeout' => $o['timeout'],
-		'ignore_errors' => true,
+		'ignore_errors' => true, 'follow_location' => (int) (($o['redirection'] ?? 5) > 0),
 	))));
 	return $body === false ? null : array('code' => (int) substr($http_response_header[0], 9, 3), 'body' => $body);
 }
