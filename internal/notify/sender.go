@@ -304,13 +304,14 @@ type Client struct {
 const maxBody = 16 << 10
 
 // NewClient returns a client that calls itself sluice/version. It follows no redirect
-// and keeps no cookies; a proxy is the one of the environment (HTTPS_PROXY).
+// and keeps no cookies.
 //
 // Private addresses are allowed, those where a cloud keeps its machines' secrets
-// are not (package outbound).
+// are not (package outbound). A proxy of the environment is not used: it would reach
+// them, and the guard would see the proxy's address.
 func NewClient(version string) *Client {
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, DialContext: outbound.Dialer().DialContext, ForceAttemptHTTP2: true,
+		DialContext: outbound.Dialer().DialContext, ForceAttemptHTTP2: true,
 		TLSHandshakeTimeout: 5 * time.Second, MaxResponseHeaderBytes: 64 << 10,
 		MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 	}

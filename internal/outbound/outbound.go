@@ -26,7 +26,8 @@ var forbidden = []netip.Prefix{
 }
 
 // Dialer returns a dialer that refuses addresses that no service of a merchant
-// has. Private ones are allowed: such a service is often there.
+// has. Private ones are allowed: such a service is often there. A transport with it
+// must have no proxy, which would dial in its place.
 func Dialer() *net.Dialer {
 	return &net.Dialer{Timeout: 5 * time.Second, KeepAlive: 30 * time.Second, Control: guard}
 }

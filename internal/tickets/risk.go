@@ -86,6 +86,7 @@ type service struct {
 func NewAsker(log *slog.Logger) *Asker {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DialContext = outbound.Dialer().DialContext
+	transport.Proxy = nil // the guard would see the address of a proxy of the environment
 	transport.MaxConnsPerHost, transport.MaxIdleConnsPerHost = maxAtATime, maxAtATime
 	transport.MaxResponseHeaderBytes = 16 << 10
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
