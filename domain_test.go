@@ -25,7 +25,7 @@ func TestCodesRoundTrip(t *testing.T) {
 func TestTitlesAreSeen(t *testing.T) {
 	for title, ok := range map[string]bool{
 		"Lamp": true, "台灯": true, "👩‍👩‍👧 set": true, "שלום": true,
-		" ": false, "\u200b\u2060": false, "\u3000\u00a0": false,
+		" ": false, "\u200b\u2060": false, "\u3164\ufe0f\u034f": false, "\u3000\u00a0": false,
 		"Lamp\u202e": false, "\u2067Lamp": false,
 	} {
 		sale := Sale{

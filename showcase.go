@@ -129,7 +129,10 @@ func validateLine(name, value string, most int) error {
 }
 
 // visible reports whether a character can be seen.
-func visible(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }
+func visible(r rune) bool {
+	return unicode.IsGraphic(r) && !unicode.IsSpace(r) &&
+		!unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
 
 // turns reports whether a character changes the direction of those around it, so that a text looks like
 // another one.

@@ -93,10 +93,16 @@ func (v *Verifier) check(c *claims) error {
 // zero-width space, say, look the same to every person. The domain lets them pass: such
 // orders may be there already.
 func Visible(buyer sluice.BuyerID) error {
-	if strings.ContainsFunc(string(buyer), func(r rune) bool { return unicode.Is(unicode.Cf, r) }) {
-		return errors.New("has an invisible character (Unicode category Cf)")
+	if strings.ContainsFunc(string(buyer), invisible) {
+		return errors.New("has an invisible character (Unicode: category Cf or Default_Ignorable_Code_Point)")
 	}
 	return nil
+}
+
+// invisible reports whether a character is for software alone, or not shown where a font has
+// nothing for it: a Hangul filler, say, or what picks a variant of the letter before.
+func invisible(r rune) bool {
+	return unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // header is what is read of a token's JOSE header.

@@ -350,7 +350,11 @@ func TestMaxLife(t *testing.T) {
 
 func TestInvisibleBuyers(t *testing.T) {
 	v := verifier(Options{Secret: secret})
-	for _, sub := range []string{"ali\u200bce", "\u202ealice", "alice\ufeff", "ali\u00adce", "a\U000e0061"} {
+	for _, sub := range []string{
+		"ali\u200bce", "\u202ealice", "alice\ufeff", "ali\u00adce", "a\U000e0061", // Cf
+		"alice\ufe0f", "alice\u180b", "alice\U000e0100", // selectors of variants
+		"ali\u034fce", "alice\u3164", "alice\uffa0", "\u115falice", "alice\u17b4", "alice\u2065", "a\U000e0fff",
+	} {
 		want(t, v, fmt.Sprintf("%q", sub), signed(t, jwt.MapClaims{"sub": sub, "exp": at(time.Hour)}), "invisible character")
 	}
 }

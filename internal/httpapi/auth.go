@@ -113,7 +113,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID
 		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonNoToken, "want a session of the shop, or a buyer's token")
 		return "", false
 	}
-	if buyer, err = s.Buyers.BuyerID(buyer); err != nil {
+	if buyer, err = s.Buyers.BuyerID(buyer); err == nil {
+		err = auth.Visible(buyer)
+	}
+	if err != nil {
 		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonToken, "the session's buyer: "+err.Error())
 		return "", false
 	}
