@@ -140,6 +140,8 @@ func described(err error, owner, place string) error {
 		return fmt.Errorf("%s: not valid UTF-8", place)
 	case errors.Is(err, errHalf):
 		return fmt.Errorf(`%s: a \u escape stands for half a character: want both surrogates`, place)
+	case errors.Is(err, errMany):
+		return fmt.Errorf("%s: more than %d of them", place, maxMembers)
 	case errors.As(err, &twice):
 		return fmt.Errorf("%s has %q twice", owner, shorten(string(twice)))
 	}
@@ -156,7 +158,11 @@ var (
 	errNoObject = errors.New("it is no JSON object")
 	errNoUTF8   = errors.New("it is not valid UTF-8")
 	errHalf     = errors.New("it has half a surrogate pair")
+	errMany     = fmt.Errorf("it has more than %d members", maxMembers)
 )
+
+// maxMembers is how many claims, or members of a header, a token may have. Logins write some thirty.
+const maxMembers = 256
 
 // twiceError is the name of a member that is duplicated.
 type twiceError string
@@ -165,8 +171,7 @@ func (e twiceError) Error() string { return strconv.Quote(string(e)) + " is dupl
 
 // eachMember calls see with each member of a JSON object in order: the name
 // without its escapes, and the value as it is written. A duplicate name or
-// invalid UTF-8 is an error. The time grows with the length, or, with many
-// members, with sorting them.
+// invalid UTF-8 is an error, and so are more than maxMembers. The time grows with the length.
 func eachMember(text []byte, see func(name, value []byte) error) error {
 	if !utf8.Valid(text) {
 		return errNoUTF8
@@ -185,6 +190,9 @@ func eachMember(text []byte, see func(name, value []byte) error) error {
 	var few [16][]byte
 	names := few[:0]
 	for rest = space(rest[1:]); rest[0] != '}'; {
+		if len(names) == maxMembers {
+			return errMany
+		}
 		n := valueEnd(rest)
 		name := rest[1 : n-1]
 		if escapes && bytes.IndexByte(name, '\\') >= 0 {

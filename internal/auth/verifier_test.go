@@ -220,6 +220,29 @@ func TestVerify(t *testing.T) {
 	want(t, two, "no kid, and two keys for it", sign(t, rsaOne().method, rsaOne().key, nil, good), `no "kid"`)
 }
 
+// Whoever has not the secret has no claims read: they may cost much. What is signed by a key is
+// read first, so it has a limit of its own.
+func TestStrangersClaimsCostLittle(t *testing.T) {
+	many := jwt.MapClaims{"sub": "alice", "exp": at(time.Minute)}
+	for i := range 255 {
+		many[fmt.Sprint("x", i)] = i
+	}
+	v := verifier(Options{Secret: secret, Keys: keysOf(t, document(t, ecOne()))})
+	for name, claims := range map[string]jwt.MapClaims{
+		"no subject": {"exp": at(time.Minute)}, "expired": {"sub": "alice", "exp": at(-time.Hour)}, "many": many,
+	} {
+		forged := sign(t, jwt.SigningMethodHS256, []byte("another"), nil, claims)
+		want(t, v, name, forged, "signature")
+		unread := forged[:strings.LastIndexByte(forged, '.')] + "!" + forged[strings.LastIndexByte(forged, '.'):]
+		want(t, v, name+", no base64url", unread, "signature")
+	}
+	want(t, v, "257 claims", ecOne().token(t, many), "more than 256")
+	delete(many, "x0")
+	want(t, v, "256 claims", ecOne().token(t, many), "")
+	head := base64url.EncodeToString([]byte(`{"alg":"ES256"` + strings.Repeat(`,"a":0`, 256) + "}"))
+	want(t, v, "257 members of the header", head+".e30.AAAA", "more than 256")
+}
+
 func TestIssuerAndAudience(t *testing.T) {
 	v := verifier(Options{
 		Secret: secret, Keys: keysOf(t, document(t, ecOne())), Issuer: "https://login.example",

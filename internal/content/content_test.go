@@ -67,6 +67,12 @@ func TestAnswer(t *testing.T) {
 					}
 				}
 			}
+			for n, status := range map[int]int{longest: 304, longest + 1: 200, 14_000: 200} {
+				match := etag + strings.Repeat(",", n-len(etag))
+				if long, _ := fetch(t, server.URL, "GET", "If-None-Match: "+match); long.StatusCode != status {
+					t.Errorf("If-None-Match of %d bytes: %d, want %d", n, long.StatusCode, status)
+				}
+			}
 			if two, _ := fetch(t, server.URL, "GET", `If-None-Match: "other"`, "If-None-Match: "+etag); two.StatusCode != 304 {
 				t.Errorf("If-None-Match on two lines: %d, want 304", two.StatusCode)
 			}

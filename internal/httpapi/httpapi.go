@@ -250,9 +250,15 @@ type parameter struct {
 	read func(value string) error
 }
 
+// maxQuery bounds a query string, in bytes. The longest id of a buyer is 384 in it.
+const maxQuery = 4096
+
 // readQuery reads the query string. Other parameters are errors, and repeated
 // ones.
 func readQuery(r *http.Request, parameters ...parameter) error {
+	if len(r.URL.RawQuery) > maxQuery {
+		return badRequest("the query string is long: want at most %d bytes", maxQuery)
+	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return badRequest("the query string cannot be read")

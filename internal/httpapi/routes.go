@@ -254,12 +254,20 @@ func (d *side) serve(w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
+	if len(r.URL.Path) > maxPath {
+		d.server.notFound(w, r)
+		return
+	}
 	if hot := d.hot.find(r); hot != nil {
 		hot.ServeHTTP(w, r)
 		return
 	}
 	d.mux.ServeHTTP(w, r)
 }
+
+// maxPath is longer than the path of any route with any id, in bytes: taking a longer one apart, to find
+// that it has no answer, costs most of all.
+const maxPath = 512
 
 // methods are tried to distinguish a wrong method from a wrong path.
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
