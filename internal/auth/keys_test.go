@@ -430,6 +430,15 @@ func TestKeySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	off := `{"kty":"EC","crv":"P-256","kid":"off","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"}`
+	withOps := func(ops string) json.RawMessage {
+		key := must.Get(json.Marshal(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a"}))(t)
+		return append(bytes.TrimSuffix(key, []byte("}")), `,"key_ops":`+ops+`}`...)
+	}
+	for _, ops := range []string{"null", `["verify"]`, `["sign", "verify"]`} {
+		if set, _, err := parseKeySet([]byte(`{"keys":[` + string(withOps(ops)) + `]}`)); err != nil || set.size() != 1 {
+			t.Errorf("key_ops %s: %v", ops, err)
+		}
+	}
 	for _, c := range []struct {
 		name string
 		key  any
@@ -440,6 +449,10 @@ func TestKeySet(t *testing.T) {
 		{"private", jose.JSONWebKey{Key: private, KeyID: "a"}, "holds a secret"},
 		{"symmetric", jose.JSONWebKey{Key: []byte("secret"), KeyID: "a"}, "holds a secret"},
 		{"to encrypt", jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a", Use: "enc"}, "use"},
+		{"to wrap keys", withOps(`["wrapKey", "encrypt"]`), "key_ops"},
+		{"to sign, and no more", withOps(`["sign"]`), "key_ops"},
+		{"for nothing", withOps(`[]`), "key_ops"},
+		{"for what is no list", withOps(`"verify"`), "key_ops"},
 		{"of PS256", jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a", Algorithm: "PS256"}, "PS256"},
 		{"of HS256", jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a", Algorithm: "HS256"}, "HS256"},
 		{"of another type", jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a", Algorithm: "ES256"}, "ES256"},

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -126,6 +127,12 @@ func parseKey(raw json.RawMessage) (*publicKey, error) {
 	}
 	if jwk.Use != "" && jwk.Use != "sig" {
 		return nil, fmt.Errorf("its use is %q, not to sign", shorten(jwk.Use))
+	}
+	var is struct {
+		For *[]string `json:"key_ops"`
+	}
+	if err := json.Unmarshal(raw, &is); err != nil || is.For != nil && !slices.Contains(*is.For, "verify") {
+		return nil, errors.New(`its key_ops are not a list with "verify"`)
 	}
 	if len(jwk.KeyID) > maxKeyID {
 		return nil, fmt.Errorf("its kid is longer than %d bytes", maxKeyID)
