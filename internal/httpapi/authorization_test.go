@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
@@ -162,6 +163,28 @@ func (c *caller) refusal(access httpapi.Access) int {
 		return http.StatusForbidden
 	}
 	return 0
+}
+
+// docs/identity.md has each route of admins, with the weakest role that may ask for it, and no other; in Chinese, too.
+func TestRolesAreDocumented(t *testing.T) {
+	row, pattern := regexp.MustCompile("(?m)^\\| `([a-z]+)` \\| (`[A-Z]+ /.*)$"), regexp.MustCompile("`([A-Z]+) (/[^`]+)`")
+	want := map[string]httpapi.Access{}
+	for route, access := range matrix {
+		if access != httpapi.Anyone && access != httpapi.Buyers {
+			want[route] = access
+		}
+	}
+	for _, page := range []string{"identity.md", "identity.zh-CN.md"} {
+		documented := map[string]httpapi.Access{}
+		for _, of := range row.FindAllStringSubmatch(string(must.Get(os.ReadFile("../../docs/"+page))(t)), -1) {
+			for _, found := range pattern.FindAllStringSubmatch(of[2], -1) {
+				documented[found[1]+" /v1/admin"+found[2]] = httpapi.Access(of[1])
+			}
+		}
+		if diff := cmp.Diff(want, documented); diff != "" {
+			t.Errorf("docs/%s (-routes +documented):\n%s", page, diff)
+		}
+	}
 }
 
 func TestAuthorization(t *testing.T) {
