@@ -36,10 +36,14 @@ func TestTraces(t *testing.T) {
 	if !strings.Contains(text.String(), "\nsluice_spans_dropped_total 0\n") {
 		t.Errorf("%s", text.String())
 	}
-	for _, wrong := range []string{"127.0.0.1:4318", "grpc://collector:4317", "http://", "http://user:pw@collector"} {
+	for _, wrong := range []string{
+		"127.0.0.1:4318", "grpc://collector:4317", "http://", "http://user:pw@collector",
+		"http://collector/?api-key=:pw@", "https://collector/v1/traces#:pw@", "grpc://collector?:pw@", "http://%zz?:pw@",
+		"user:pw@collector",
+	} {
 		got := command(t, nil, "serve", "--data-dir", t.TempDir(), "--trace-endpoint", wrong)
 		if got.code != exitUsage || !strings.Contains(got.stderr, "trace_endpoint") ||
-			!strings.Contains(got.stderr, "want ") || strings.Contains(got.stderr, ":pw@") {
+			!strings.Contains(got.stderr, "want ") || strings.Contains(got.stderr, "pw@") {
 			t.Errorf("%s: %+v", wrong, got)
 		}
 	}

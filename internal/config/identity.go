@@ -94,14 +94,18 @@ func showAdminKeys(value string) string {
 	return strings.Join(shown, ", ")
 }
 
-// showJWKS hides what a URL may hold of secrets.
+// showJWKS shows the path of a file, or a URL.
 func showJWKS(value string) string {
 	if !strings.Contains(value, "://") {
 		return value
 	}
-	value, query, _ := strings.Cut(value, "?")
-	if query != "" {
-		value += "?***"
+	return showURL(value)
+}
+
+// showURL hides what a URL may hold of secrets.
+func showURL(value string) string {
+	if i := strings.IndexAny(value, "?#"); i >= 0 && i < len(value)-1 {
+		return auth.Redact(value[:i]) + value[i:i+1] + "***"
 	}
 	return auth.Redact(value)
 }

@@ -34,6 +34,11 @@ func plain(key, preset, arg string, check func(string) error, help string) setti
 	return setting{key: key, preset: preset, arg: arg, check: check, help: help}
 }
 
+// server is the address of a server, which has no query to show, nor has a wrong one.
+func server(key, preset string, at *string, help string) setting {
+	return setting{key: key, preset: preset, arg: "URL", check: serverURL(at), shown: showURL, help: help}
+}
+
 // hidden is a secret that has no flag.
 func hidden(key string, at *string, help string) setting {
 	return setting{key: key, arg: "SECRET", secret: true, noFlag: true, check: checkSecret(at), help: help}
@@ -110,7 +115,7 @@ func (c *Config) settings() []setting {
 				"the shop's imprint, which the buyer's pages link to"),
 			plain("accent", "", "COLOUR", text(&c.Pages.Accent),
 				"colour of buttons and prices, like #d6001c; the pages make it darker or lighter until text can be read"),
-			plain("public_url", "", "URL", serverURL(&c.Pages.PublicURL),
+			server("public_url", "", &c.Pages.PublicURL,
 				"address at which buyers reach the pages, for share cards and reminders (default: cards without a picture)"),
 			plain("picture_hosts", "", "HOSTS", names(&c.Pages.PictureHosts),
 				"hosts whose pictures the buyer's pages may show, separated by commas, like cdn.shop.example "+
@@ -204,16 +209,16 @@ func (c *Config) settings() []setting {
 				"least level of what is logged: debug, info, warn or error"),
 			plain("log_format", "text", "FORMAT", oneOf(&c.LogFormat, "text", "json"),
 				"format of the log: text or json"),
-			plain("trace_endpoint", "", "URL", serverURL(&c.TraceEndpoint),
+			server("trace_endpoint", "", &c.TraceEndpoint,
 				"receiver of OpenTelemetry (OTLP over HTTP) for traces of orders, like http://127.0.0.1:4318 "+
 					"(default: no traces)"),
 			plain("trace_ratio", "0.01", "RATIO", ratio(&c.TraceRatio),
 				"part of the orders that is traced, up to 1; all servers of a shop need the same"),
 		),
 		group("Commands",
-			plain("url", "http://127.0.0.1:8080", "URL", serverURL(&c.URL),
+			server("url", "http://127.0.0.1:8080", &c.URL,
 				"the server, for commands like sale, order and load"),
-			plain("admin_url", "", "URL", serverURL(&c.AdminURL),
+			server("admin_url", "", &c.AdminURL,
 				"the server's merchant API, if it has an admin_listen of its own (default: url)"),
 		),
 	)
