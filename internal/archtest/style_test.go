@@ -73,6 +73,9 @@ func faults(files map[string]string, name, text string) []string {
 		if !strings.HasPrefix(prose, "# ") || len(headings(prose)[1]) != 1 {
 			fault("a document begins with its title, \"# ...\", and has no other heading of that level")
 		}
+		if shown := argument.FindString(text); shown != "" {
+			fault("%q: every user of the machine sees it; want passwords in the environment or a file", shown)
+		}
 		for _, span := range code.FindAllStringSubmatch(prose, -1) {
 			if isPath(files, span[1]) && !exists(files, span[1]) {
 				fault("`%s` does not exist", span[1])
@@ -170,8 +173,10 @@ var (
 	comment = regexp.MustCompile(`(?m)(?:^|\s)//.*$`)
 	named   = regexp.MustCompile(`\bdocs/[A-Za-z0-9/_.-]+|\b[A-Za-z0-9_/-]+\.(?:go|lua|sql|md)\b`)
 	test    = regexp.MustCompile(`^(Test|Benchmark|Fuzz)[A-Z]\w*$`)
-	asPath  = regexp.MustCompile(`^[A-Za-z0-9_*-][A-Za-z0-9_./*-]*$`)
-	sources = []string{".go", ".md", ".lua", ".sql", ".js", ".sh", ".html", ".css", ".txtar"}
+	// argument is a URL with a password in a command.
+	argument = regexp.MustCompile(`--(?:store|ledger)[ =]\S+://[^/\s]*:[^/\s@]+@`)
+	asPath   = regexp.MustCompile(`^[A-Za-z0-9_*-][A-Za-z0-9_./*-]*$`)
+	sources  = []string{".go", ".md", ".lua", ".sql", ".js", ".sh", ".html", ".css", ".txtar"}
 )
 
 // isPath reports whether code in a document names a file or a folder of this
@@ -277,6 +282,9 @@ func TestFaults(t *testing.T) {
 		{"docs/b.md", "# B\n\n`TestGone`\n", false},
 		{"docs/b.md", "# B\n\n[a](a.md), [a](a.md#sales--co), [b](#b), [o](../order.go), [e](https://example.com/a)\n", true},
 		{"docs/b.md", "# B\n\n[a](gone.md)\n", false},
+		{"docs/b.md", "# B\n\n```sh\nsluice serve --store postgres://s:secret@h/s\n```\n", false},
+		{"docs/b.md", "# B\n\n`--ledger redis://:secret@h`\n", false},
+		{"docs/b.md", "# B\n\n`--store postgres://s@h:1/s`, `SLUICE_STORE=postgres://s:secret@h/s`\n", true},
 		{"docs/b.md", "# B\n\n[a](a.md#gone)\n", false},
 		{"engine/x.go", "package x // see docs/a.md, docs/adr/0007.\n", true},
 		{"engine/x.go", "package x // see docs/gone.md.\n", false},

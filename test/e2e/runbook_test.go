@@ -149,7 +149,7 @@ trap stop EXIT
 	guide := snippets(t, "docs/integrate.md")
 	script += strings.Replace(next(t, &guide, "sh", "refund_due"), "grep payment_refused", "cat", 1) // there is none
 	readme := snippets(t, "README.md")
-	remote := strings.NewReplacer(ledger[0], ledger[1], "postgres://sluice:secret@127.0.0.1:5432/sluice", "'"+pg.URL()+"'",
+	remote := strings.NewReplacer(ledger[0], ledger[1], "postgres://sluice@127.0.0.1:5432/sluice", "'"+pg.URL()+"'",
 		"./sluice serve", "serve", "sluice demo", "sluice demo --buyers 2000 --stock 100")
 	script += remote.Replace(next(t, &readme, "sh", "serve --ledger"))
 	script += "stop\necho all of it\n"
