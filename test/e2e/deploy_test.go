@@ -2,6 +2,9 @@ package e2e
 
 import (
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
 	"os"
@@ -11,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +23,7 @@ import (
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/servertest"
 )
 
 // These tests check the samples in deploy/ without their container engines:
@@ -205,7 +210,7 @@ func TestNginxLocations(t *testing.T) {
 			}
 			delete(want, directive)
 			for _, route := range httpapi.Routes() {
-				method, path, ok := strings.Cut(route.Pattern, " ")
+				method, path, ok := strings.Cut(strings.NewReplacer("{", "", "}", "").Replace(route.Pattern), " ")
 				if ok && method == "GET" && location.MatchString(path) != slices.Contains(routes, route.Pattern) {
 					t.Errorf("nginx.conf: %q for %s: %v", directive, route.Pattern, location.MatchString(path))
 				}
@@ -214,6 +219,72 @@ func TestNginxLocations(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("nginx.conf: no location has %v", want)
+	}
+}
+
+// Whatever clients write into paths, queries and headers, nginx asks the server once for each of the two
+// encodings of an answer, and sends nobody to a host of their choice.
+func TestNginxCache(t *testing.T) {
+	t.Parallel()
+	var asked sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen := r.RequestURI + " " + r.Header.Get("Accept-Encoding") + " " + r.Header.Get("Origin")
+		if _, again := asked.LoadOrStore(seen, true); again {
+			t.Errorf("asked twice for %s", seen)
+		}
+		w.Header().Set("Cache-Control", "public, max-age=60")
+		w.Header().Set("Vary", "Accept-Encoding, Origin")
+		_, _ = io.WriteString(w, seen)
+	}))
+	t.Cleanup(server.Close)
+	certificates, trust := certify(t)
+	secure, plain := freeAddr(t), freeAddr(t)
+	upstream := strings.TrimPrefix(server.URL, "http://")
+	servertest.StartNginx(t, replaceAll(t, readDeployed(t, "nginx.conf"), "sluice-1:8080", upstream,
+		"sluice-2:8080", upstream, "sluice-3:8080", upstream, "listen 443", "listen "+secure, "listen 80", "listen "+plain,
+		"/etc/nginx/tls", certificates), secure)
+	c := &http.Client{
+		Transport:     &http.Transport{TLSClientConfig: trust, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	ask := func(url string, headers ...string) (*http.Response, string) {
+		r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil))(t)
+		for header := range slices.Chunk(headers, 2) {
+			if r.Header.Set(header[0], header[1]); header[0] == "Host" {
+				r.Host = header[1]
+			}
+		}
+		answer := must.Get(c.Do(r))(t)
+		defer answer.Body.Close()
+		return answer, string(must.Get(io.ReadAll(answer.Body))(t))
+	}
+	for _, path := range []string{
+		"/v1/sales/phone", "/v1/sales/%70hone", "/v1//sales/phone", "/v1/x/../sales/phone", "/v1/sales/phone?a",
+		"/v1/sales/phone?b=1",
+	} {
+		for i, accepts := range []string{"", "br", "gzip;q=0", "identity, gzip ; q=0.0", "x-1"} {
+			host := fmt.Sprintf("host-%d.example", i)
+			if _, got := ask("https://"+secure+path, "Accept-Encoding", accepts, "Origin", "https://"+host,
+				"Host", host); got != "/v1/sales/phone  " {
+				t.Errorf("%s, Accept-Encoding %q: asked for %s", path, accepts, got)
+			}
+		}
+		for _, accepts := range []string{"gzip", "gzip, deflate, br, zstd", "br;q=0, GZIP;q=0.5"} {
+			if _, got := ask("https://"+secure+path, "Accept-Encoding", accepts); got != "/v1/sales/phone gzip " {
+				t.Errorf("%s, Accept-Encoding %q: asked for %s", path, accepts, got)
+			}
+		}
+	}
+	for _, path := range []string{"/v1/sales/phone%0d%0aX:%20y", "/v1/sales/phone%0a", "/v1/sales/%7e"} {
+		if _, got := ask("https://" + secure + path); got != path+"  " {
+			t.Errorf("%s: asked for %q", path, got)
+		}
+	}
+	for _, host := range []string{"shop.example", "evil.example"} {
+		answer, _ := ask("http://"+plain+"/s/phone?lang=zh", "Host", host)
+		if to := answer.Header.Get("Location"); answer.StatusCode != 308 || to != "https://shop.example/s/phone?lang=zh" {
+			t.Errorf("%s: %d, to %s", host, answer.StatusCode, to)
+		}
 	}
 }
 
