@@ -377,6 +377,13 @@ type object struct {
 			TargetPort string `yaml:"targetPort"`
 		}
 		Endpoints []struct{ Port, Path string }
+
+		Pods    yaml.Node `yaml:"podSelector"` // of a NetworkPolicy
+		Types   []string  `yaml:"policyTypes"`
+		Ingress []struct {
+			From  []map[string]any
+			Ports []struct{ Port string }
+		}
 	}
 }
 
@@ -425,7 +432,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	for _, name := range []string{
 		"Secret/sluice", "Deployment/sluice", "PodDisruptionBudget/sluice", "Service/sluice", "Service/sluice-admin",
-		"ServiceMonitor/sluice",
+		"ServiceMonitor/sluice", "NetworkPolicy/sluice",
 	} {
 		if _, ok := objects[name]; !ok {
 			t.Fatalf("kubernetes.yaml has no %s", name)
@@ -482,6 +489,9 @@ func TestKubernetes(t *testing.T) {
 	selects := func(name string, labels map[string]string) {
 		t.Helper()
 		node := objects[name].Spec.Selector
+		if node.IsZero() {
+			node = objects[name].Spec.Pods
+		}
 		var form struct {
 			MatchLabels map[string]string `yaml:"matchLabels"`
 		}
@@ -501,9 +511,30 @@ func TestKubernetes(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"Deployment/sluice", "PodDisruptionBudget/sluice", "Service/sluice", "Service/sluice-admin",
+		"Deployment/sluice", "PodDisruptionBudget/sluice", "Service/sluice", "Service/sluice-admin", "NetworkPolicy/sluice",
 	} {
 		selects(name, deployment.Template.Metadata.Labels)
+	}
+	policy, open := objects["NetworkPolicy/sluice"].Spec, []string{}
+	for _, rule := range policy.Ingress {
+		if len(rule.Ports) == 0 {
+			t.Error("kubernetes.yaml: the NetworkPolicy opens every port")
+		}
+		for _, from := range rule.From {
+			if len(from) == 0 {
+				t.Error("kubernetes.yaml: the NetworkPolicy lets everybody in")
+			}
+		}
+		for _, p := range rule.Ports {
+			if len(rule.From) == 0 {
+				open = append(open, port(p.Port))
+			} else if port(p.Port) != c.AdminListen {
+				t.Errorf("kubernetes.yaml: the NetworkPolicy has a rule for port %s", p.Port)
+			}
+		}
+	}
+	if !slices.Equal(policy.Types, []string{"Ingress"}) || !slices.Equal(open, []string{c.Listen}) {
+		t.Errorf("kubernetes.yaml: for %v everybody reaches %v, want %s alone", policy.Types, open, c.Listen)
 	}
 	admin := objects["Service/sluice-admin"]
 	selects("ServiceMonitor/sluice", admin.Metadata.Labels)
