@@ -352,6 +352,44 @@ func TestSystemdUnit(t *testing.T) {
 	}
 }
 
+// A job of a release may write what it is for, and one that publishes or signs runs nothing of this repository or
+// of its modules.
+func TestReleaseHasLeastRights(t *testing.T) {
+	var workflow struct {
+		Permissions map[string]string
+		Jobs        map[string]struct {
+			Permissions map[string]string
+			Steps       []struct{ Uses, Run string }
+		}
+	}
+	must.Succeed(t, yaml.Unmarshal(must.Get(os.ReadFile("../../.github/workflows/release.yml"))(t), &workflow))
+	may := map[string][]string{
+		"image": {"packages"}, "sign": {"attestations", "id-token", "packages"}, "publish": {"contents"},
+	}
+	if len(workflow.Permissions) != 1 || workflow.Permissions["contents"] != "read" {
+		t.Errorf("release.yml: by default %v", workflow.Permissions)
+	}
+	for name, job := range workflow.Jobs {
+		var writes []string
+		for right, level := range job.Permissions {
+			if level == "write" {
+				writes = append(writes, right)
+			}
+		}
+		if slices.Sort(writes); !slices.Equal(writes, may[name]) {
+			t.Errorf("release.yml: the job %s may write %v, want %v", name, writes, may[name])
+		}
+		for _, step := range job.Steps {
+			if name != "sign" && name != "publish" {
+				continue
+			}
+			if strings.HasPrefix(step.Uses, "actions/checkout@") || regexp.MustCompile(`\b(go|make) `).MatchString(step.Run) {
+				t.Errorf("release.yml: the job %s runs %s%s", name, step.Uses, step.Run)
+			}
+		}
+	}
+}
+
 // object is what the tests read of an object in deploy/kubernetes.yaml.
 type object struct {
 	Kind     string
