@@ -245,12 +245,12 @@ func TestAddressRate(t *testing.T) {
 }
 
 // What is counted in the ledger is what is counted in memory.
-func TestOriginText(t *testing.T) {
+func TestNetworkText(t *testing.T) {
 	for address, want := range map[string]string{
 		"203.0.113.9": "203.0.113.9", "::ffff:203.0.113.9": "203.0.113.9", "cb00:7109::1": "cb00:7109::/64",
 		"2001:db8:0:1:2::3": "2001:db8:0:1::/64", "fe80::1%eth0": "fe80::/64", "::1": "::/64",
 	} {
-		if got := OriginOf(netip.MustParseAddr(address)).String(); got != want {
+		if got := NetworkOf(netip.MustParseAddr(address)).String(); got != want {
 			t.Errorf("%s counts as %s, want %s", address, got, want)
 		}
 	}

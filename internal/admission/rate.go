@@ -46,19 +46,19 @@ type attempter struct {
 // neighbours are an address at a sale.
 type neighbours struct {
 	sale sluice.SaleID
-	from Origin
+	from Network
 }
 
-// Origin is what counts as one address: of IPv6 the /64, since who has one
+// Network is what counts as one address: of IPv6 the /64, since who has one
 // address has all of them; of IPv4 the address, though many may share it.
-type Origin struct {
+type Network struct {
 	v6   bool
 	bits [8]byte
 }
 
-// OriginOf returns an address's origin. Unknown addresses are one origin
+// NetworkOf returns an address's origin. Unknown addresses are one origin
 // together.
-func OriginOf(address netip.Addr) (o Origin) {
+func NetworkOf(address netip.Addr) (o Network) {
 	if address = address.Unmap(); address.Is4() {
 		four := address.As4()
 		copy(o.bits[:], four[:])
@@ -71,7 +71,7 @@ func OriginOf(address netip.Addr) (o Origin) {
 }
 
 // String returns the network of the origin, like 192.0.2.1 or 2001:db8:0:1::/64.
-func (o Origin) String() string {
+func (o Network) String() string {
 	if !o.v6 {
 		return netip.AddrFrom4([4]byte(o.bits[:4])).String()
 	}
@@ -83,7 +83,7 @@ func (o Origin) String() string {
 // Wider returns the network of so many bits, a multiple of 8, that an IPv6 origin
 // is in: providers give a home a /56 and a company a /48. False: it is an IPv4
 // address.
-func (o Origin) Wider(bits int) (Origin, bool) {
+func (o Network) Wider(bits int) (Network, bool) {
 	for i := bits / 8; i < len(o.bits); i++ {
 		o.bits[i] = 0
 	}
@@ -113,7 +113,7 @@ func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buye
 }
 
 func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
-	return meters.AttemptOf(r.addresses, rules.AddressRate.Meter(), neighbours{sale, OriginOf(address)})
+	return meters.AttemptOf(r.addresses, rules.AddressRate.Meter(), neighbours{sale, NetworkOf(address)})
 }
 
 // repeatRate is how often one buyer may have the ledger asked, on each server,

@@ -39,7 +39,7 @@ func allow(limiter port.RateLimiter, name sluice.SaleID, attempts []*attempt) er
 	for i, a := range attempts {
 		tries[i].Buyer = a.buyer
 		if rates.Address != (sluice.AddressRate{}) {
-			tries[i].Address = OriginOf(a.address).String()
+			tries[i].Address = NetworkOf(a.address).String()
 		}
 	}
 	waits, err := limiter.Allow(context.Background(), name, rates, tries)

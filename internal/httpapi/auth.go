@@ -194,7 +194,7 @@ func newGuesses(o *Options, strangers bool) *guesses {
 
 // find returns whose key this is. Held: its address has tried too many wrong ones.
 func (g *guesses) find(key string, from netip.Addr, now time.Time) (admin auth.Admin, ok, held bool) {
-	who := meters.Key(g.wrong, admission.OriginOf(from))
+	who := meters.Key(g.wrong, admission.NetworkOf(from))
 	wait := g.wrong.Try(g.meter, who, now.UnixMicro())
 	held = wait > 0 && !(g.strangers && from.IsLoopback())
 	if admin, ok = g.admins.Find(key); ok && !(g.strangers && held) {

@@ -34,9 +34,9 @@ type Connections struct {
 
 	mu       sync.Mutex // guards all below
 	open     int
-	streams  int                      // of them, with event streams
-	from     map[admission.Origin]int // how many of them, but for trusted proxies
-	scarce   bool                     // a timer runs while it is
+	streams  int                       // of them, with event streams
+	from     map[admission.Network]int // how many of them, but for trusted proxies
+	scarce   bool                      // a timer runs while it is
 	counts   ConnectionCounts
 	patience time.Duration // how long a connection may be idle while they are scarce
 	busy     time.Duration // until when there is no use in looking for idle ones, as age
@@ -57,7 +57,7 @@ const shortIdle = 3 * time.Second
 type connection struct {
 	all    *Connections
 	conn   net.Conn
-	from   admission.Origin
+	from   admission.Network
 	exempt bool // of a trusted proxy
 	left   atomic.Bool
 
@@ -72,7 +72,7 @@ type connection struct {
 // NewConnections returns a limit of most connections.
 func NewConnections(most int, proxies Proxies, log *slog.Logger) *Connections {
 	return &Connections{
-		most: most, proxies: proxies, log: log, from: map[admission.Origin]int{}, patience: shortIdle,
+		most: most, proxies: proxies, log: log, from: map[admission.Network]int{}, patience: shortIdle,
 	}
 }
 
@@ -107,7 +107,7 @@ func connectionOf(r *http.Request) *connection {
 func (c *Connections) context(ctx context.Context, conn net.Conn) context.Context {
 	address := peer(conn.RemoteAddr().String())
 	held := &connection{
-		all: c, conn: conn, from: admission.OriginOf(address), exempt: c.proxies.trusts(address), idle: age(),
+		all: c, conn: conn, from: admission.NetworkOf(address), exempt: c.proxies.trusts(address), idle: age(),
 	}
 	c.makeRoom()
 	c.known.Store(conn, held)

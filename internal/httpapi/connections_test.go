@@ -270,7 +270,7 @@ func TestStreamsCountAsConnections(t *testing.T) {
 	server := httptest.NewUnstartedServer(nil)
 	server.Config = NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		held := connectionOf(r)
-		if events.enter(admission.Origin{}, held) != noLimit {
+		if events.enter(admission.Network{}, held) != noLimit {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			return
 		}

@@ -126,14 +126,14 @@ func (f *fan) ended() bool {
 
 // enter takes a place, if there is one, and the connection's; leave gives the
 // former back.
-func (f *fan) enter(o admission.Origin, held *connection) limit {
+func (f *fan) enter(o admission.Network, held *connection) limit {
 	if f.ended() {
 		return limitTotal
 	}
 	return f.limits.enter(o, held)
 }
 
-func (f *fan) leave(o admission.Origin, held *connection) {
+func (f *fan) leave(o admission.Network, held *connection) {
 	f.limits.leave(o)
 	held.drop()
 }
@@ -238,7 +238,7 @@ var heartbeat = []byte(":\n\n")
 type stream struct {
 	fan   *fan
 	out   outlet
-	from  admission.Origin
+	from  admission.Network
 	held  *connection
 	sale  sluice.SaleID
 	topic *topic
@@ -318,7 +318,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, view *admission.
 		return
 	}
 	address := s.Proxies.client(r)
-	st := &stream{fan: s.events, from: admission.OriginOf(address), held: connectionOf(r)}
+	st := &stream{fan: s.events, from: admission.NetworkOf(address), held: connectionOf(r)}
 	if full := s.events.enter(st.from, st.held); full != noLimit {
 		s.noStream(w, full, address)
 		return

@@ -217,7 +217,7 @@ func TestEventStreamsEndAtShutdown(t *testing.T) {
 			}
 		}
 		await(t, "no stream is left", func() bool { return st.Streams() == 0 })
-		if st.events.enter(admission.Origin{}, nil) == noLimit {
+		if st.events.enter(admission.Network{}, nil) == noLimit {
 			t.Error("a stream was let in after shutdown")
 		}
 	}

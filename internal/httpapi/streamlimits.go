@@ -19,9 +19,9 @@ type streamLimits struct {
 
 	mu     sync.Mutex // guards all below
 	taken  int
-	from   map[admission.Origin]int // how many of them, only where there are some
-	wide   map[network]int          // the same for wider networks of IPv6
-	denied [2]int64                 // by limit
+	from   map[admission.Network]int // how many of them, only where there are some
+	wide   map[network]int           // the same for wider networks of IPv6
+	denied [2]int64                  // by limit
 }
 
 // limit is what keeps a reader from a place.
@@ -34,12 +34,12 @@ const (
 )
 
 func newStreamLimits(most, perAddress int) *streamLimits {
-	return &streamLimits{most: most, perAddress: perAddress, from: map[admission.Origin]int{}, wide: map[network]int{}}
+	return &streamLimits{most: most, perAddress: perAddress, from: map[admission.Network]int{}, wide: map[network]int{}}
 }
 
 // network is what an origin of IPv6 is in.
 type network struct {
-	origin admission.Origin
+	origin admission.Network
 	bits   int
 }
 
@@ -49,7 +49,7 @@ var wider = []struct{ bits, times int }{{56, 2}, {48, 4}}
 
 // crowded reports whether a network that the origin is in has no place left. The
 // caller holds mu.
-func (p *streamLimits) crowded(o admission.Origin) bool {
+func (p *streamLimits) crowded(o admission.Network) bool {
 	for _, w := range wider {
 		if in, ok := o.Wider(w.bits); ok && p.wide[network{in, w.bits}] >= w.times*p.perAddress {
 			return true
@@ -59,7 +59,7 @@ func (p *streamLimits) crowded(o admission.Origin) bool {
 }
 
 // count adds to what the networks that the origin is in have. The caller holds mu.
-func (p *streamLimits) count(o admission.Origin, n int) {
+func (p *streamLimits) count(o admission.Network, n int) {
 	for _, w := range wider {
 		in, ok := o.Wider(w.bits)
 		if !ok {
@@ -74,7 +74,7 @@ func (p *streamLimits) count(o admission.Origin, n int) {
 
 // enter takes a place, and counts the stream on its connection (nil: it has none),
 // unless a limit is in the way.
-func (p *streamLimits) enter(o admission.Origin, held *connection) limit {
+func (p *streamLimits) enter(o admission.Network, held *connection) limit {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -95,7 +95,7 @@ func (p *streamLimits) enter(o admission.Origin, held *connection) limit {
 }
 
 // leave gives a place back.
-func (p *streamLimits) leave(o admission.Origin) {
+func (p *streamLimits) leave(o admission.Network) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--

@@ -161,7 +161,7 @@ func TestAPlaceOfAStreamThatNeverBeganIsGivenBack(t *testing.T) {
 
 func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 	p := newStreamLimits(3, -1)
-	one := admission.OriginOf(netip.MustParseAddr("203.0.113.1"))
+	one := admission.NetworkOf(netip.MustParseAddr("203.0.113.1"))
 	for n := range 4 {
 		if got, want := p.enter(one, nil), map[bool]limit{true: noLimit, false: limitTotal}[n < 3]; got != want {
 			t.Errorf("stream %d: %v, want %v", n, got, want)
@@ -174,7 +174,7 @@ func TestEventStreamsWithoutALimitPerAddress(t *testing.T) {
 func TestEventStreamsPerNetwork(t *testing.T) {
 	p := newStreamLimits(1000, 2)
 	enter := func(address string) bool {
-		return p.enter(admission.OriginOf(netip.MustParseAddr(address)), nil) == noLimit
+		return p.enter(admission.NetworkOf(netip.MustParseAddr(address)), nil) == noLimit
 	}
 	taken := map[string]int{}
 	for _, home := range []string{"2001:db8:1:10", "2001:db8:1:20", "2001:db8:1:30"} {
@@ -193,7 +193,7 @@ func TestEventStreamsPerNetwork(t *testing.T) {
 		t.Error("others find no place")
 	}
 	for _, address := range []string{"2001:db8:1:101::1", "2001:db8:2::1", "203.0.113.1"} {
-		p.leave(admission.OriginOf(netip.MustParseAddr(address)))
+		p.leave(admission.NetworkOf(netip.MustParseAddr(address)))
 	}
 	if enter("2001:db8:1:201::1") || !enter("2001:db8:1:101::1") || enter("2001:db8:1:101::1") {
 		t.Error("one has left the /56 and the /48, so one may come to it")
