@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -191,6 +192,20 @@ func (k *Keys) Status() (keys int, read time.Time) {
 	return k.set.Load().size(), k.good
 }
 
+// Trouble returns the error of the last reading, and which keys of the set are not used though they may be to sign:
+// their kids, and why.
+func (k *Keys) Trouble() (passedOver []string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.last != nil {
+		err = k.last.err
+	}
+	if set := k.set.Load(); set != nil {
+		passedOver = set.passedOver
+	}
+	return passedOver, err
+}
+
 func (r *reading) wait(ctx context.Context) error {
 	select {
 	case <-r.done:
@@ -247,6 +262,9 @@ func (k *Keys) read() error {
 	}
 	if changed := old.succeed(next); changed {
 		k.o.Log.Info("the keys of buyers' tokens were read", "from", k.o.where(), "keys", next.size(), "passed_over", skipped)
+	}
+	if over := next.passedOver; len(over) > 0 && (old == nil || !slices.Equal(over, old.passedOver)) {
+		k.o.Log.Warn("keys of buyers' tokens cannot be used; what they sign is refused", "from", k.o.where(), "keys", over)
 	}
 	k.set.Store(next)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -87,6 +88,63 @@ func hanging(t *testing.T) http.HandlerFunc {
 		case <-r.Context().Done():
 		case <-ended:
 		}
+	}
+}
+
+// Certificates beside a key say nothing about it: no field of theirs makes it unfit, however broken.
+func TestCertificatesAreIgnored(t *testing.T) {
+	for name, fields := range map[string]string{
+		"a negative serial number": `"x5c":["MIIBIjCByaADAgECAgH/"]`, "an empty chain": `"x5c":[]`, "an empty certificate": `"x5c":[""]`,
+		"base64url": `"x5c":["_-__"]`, "no list": `"x5c":"MIIB"`, "null": `"x5c":null`,
+		"a thumbprint of another one": `"x5t":"AAAAAAAAAAAAAAAAAAAAAAAAAAA"`, "a thumbprint in hex": `"x5t":"00ff"`,
+		"a number": `"x5t#S256":7`, "a thumbprint with padding": `"x5t#S256":"YQ=="`, "no URL": `"x5u":"::"`,
+	} {
+		key := must.Get(json.Marshal(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "rsa-1"}))(t)
+		text := fmt.Appendf(nil, `{"keys":[%s,%s}]}`, key[:len(key)-1], fields)
+		set, skipped, err := parseKeySet(text)
+		if err != nil || len(skipped) > 0 || set.find("rsa-1", rs256) == nil {
+			t.Errorf("%s: %q, %v; want the key", name, skipped, err)
+		}
+	}
+}
+
+// A key that buyers' tokens may need and that cannot be used is warned of with its name, once; one that is
+// for something else is not.
+func TestPassedOverKeysAreWarnedOf(t *testing.T) {
+	with := func(keys ...any) []byte {
+		keys = append(keys, jose.JSONWebKey{Key: ecOne().public(), KeyID: "good"})
+		return must.Get(json.Marshal(map[string]any{"keys": keys}))(t)
+	}
+	over := func(k *Keys) []string {
+		passedOver, err := k.Trouble()
+		must.Succeed(t, err)
+		return passedOver
+	}
+	server := newLogin(t, serve(with(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "enc-1", Use: "enc"})))
+	var log bytes.Buffer
+	k := must.Get(NewKeys(KeysOptions{
+		Location: server.URL, Timeout: time.Minute,
+		Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}))(t)
+	defer k.Close()
+	must.Succeed(t, k.Refresh(t.Context()))
+	if strings.Contains(log.String(), "level=WARN") || len(over(k)) != 0 {
+		t.Errorf("a key to encrypt: %s, %q", &log, over(k))
+	}
+	server.set(serve(with(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "ps-7", Use: "sig", Algorithm: "PS256"})))
+	for range 2 {
+		must.Succeed(t, k.Refresh(t.Context()))
+	}
+	if n := strings.Count(log.String(), "level=WARN"); n != 1 || !strings.Contains(log.String(), "ps-7") {
+		t.Errorf("%d warnings, want one that names the key: %s", n, &log)
+	}
+	if over := over(k); len(over) != 1 || !strings.Contains(over[0], "ps-7") || !strings.Contains(over[0], "PS256") {
+		t.Errorf("passed over: %q", over)
+	}
+	server.set(serve(nil))
+	_ = k.Refresh(t.Context())
+	if _, err := k.Trouble(); err == nil {
+		t.Error("a document that is no JSON is no trouble")
 	}
 }
 

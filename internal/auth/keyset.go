@@ -47,6 +47,8 @@ type keySet struct {
 	only map[string]*publicKey // by algorithm, where there is just one: for tokens without kid
 	// names holds every kid, of any algorithm.
 	names map[string]bool
+	// passedOver says which keys cannot be used, and why, but for those that are not to sign.
+	passedOver []string
 }
 
 type keyName struct{ id, alg string }
@@ -73,9 +75,12 @@ func parseKeySet(document []byte) (set *keySet, skipped []string, err error) {
 	}
 	set = &keySet{keys: map[keyName]*publicKey{}, only: map[string]*publicKey{}, names: map[string]bool{}}
 	for i, raw := range *outer.Keys {
-		key, err := parseKey(raw)
+		id, key, err := parseKey(raw)
 		if err != nil {
-			skipped = append(skipped, fmt.Sprintf("key %d: %v", i+1, err))
+			skipped = append(skipped, fmt.Sprintf("key %d (kid %s): %v", i+1, id, err))
+			if !errors.Is(err, errNotToSign) {
+				set.passedOver = append(set.passedOver, skipped[len(skipped)-1])
+			}
 			continue
 		}
 		name := keyName{key.id, key.alg}
@@ -112,27 +117,57 @@ func (s *keySet) index() {
 // maxKeyID bounds a kid, in bytes.
 const maxKeyID = 512
 
-func parseKey(raw json.RawMessage) (*publicKey, error) {
-	// Symmetric and private keys have no place in a document that is public.
-	var secret struct{ D, K json.RawMessage }
-	if err := json.Unmarshal(raw, &secret); err != nil {
-		return nil, errors.New("it is no JSON object")
+// errNotToSign: a key has another purpose, which leaves nothing to wonder about.
+var errNotToSign = errors.New("not to sign")
+
+// members are what a public key is made of. Whatever stands beside them is not read: certificates (x5c, x5u, x5t)
+// that go-jose cannot parse, or that are another key's, would make it refuse a good key.
+var members = []string{"kty", "kid", "use", "key_ops", "alg", "crv", "x", "y", "n", "e"}
+
+// parseKey returns a key, or why it cannot be used; id is its kid as written, short enough to be shown.
+func parseKey(raw json.RawMessage) (id string, key *publicKey, err error) {
+	id = "none"
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &fields); err != nil || fields == nil {
+		return id, nil, errors.New("it is no JSON object")
 	}
-	if secret.D != nil || secret.K != nil {
-		return nil, errors.New("it holds a secret; want public keys only")
+	known := map[string]json.RawMessage{}
+	for _, name := range members {
+		if value, ok := fields[name]; ok {
+			known[name] = value
+		}
+	}
+	if kid, ok := known["kid"]; ok {
+		id = shorten(string(kid))
+	}
+	// Symmetric and private keys have no place in a document that is public.
+	if fields["d"] != nil || fields["k"] != nil {
+		return id, nil, errors.New("it holds a secret; want public keys only")
+	}
+	text, err := json.Marshal(known)
+	if err != nil {
+		return id, nil, err
+	}
+	key, err = parsePublic(text)
+	return id, key, err
+}
+
+func parsePublic(text []byte) (*publicKey, error) {
+	var purpose struct {
+		Use string
+		Ops *[]string `json:"key_ops"`
+	}
+	switch err := json.Unmarshal(text, &purpose); {
+	case err != nil:
+		return nil, errors.New("its use is no text, or its key_ops are no list of texts")
+	case purpose.Use != "" && purpose.Use != "sig":
+		return nil, fmt.Errorf("its use is %q, %w", shorten(purpose.Use), errNotToSign)
+	case purpose.Ops != nil && !slices.Contains(*purpose.Ops, "verify"):
+		return nil, fmt.Errorf(`its key_ops have no "verify": it is %w`, errNotToSign)
 	}
 	var jwk jose.JSONWebKey
-	if err := json.Unmarshal(raw, &jwk); err != nil {
+	if err := json.Unmarshal(text, &jwk); err != nil {
 		return nil, fmt.Errorf("it cannot be read: %w", err)
-	}
-	if jwk.Use != "" && jwk.Use != "sig" {
-		return nil, fmt.Errorf("its use is %q, not to sign", shorten(jwk.Use))
-	}
-	var is struct {
-		For *[]string `json:"key_ops"`
-	}
-	if err := json.Unmarshal(raw, &is); err != nil || is.For != nil && !slices.Contains(*is.For, "verify") {
-		return nil, errors.New(`its key_ops are not a list with "verify"`)
 	}
 	if len(jwk.KeyID) > maxKeyID {
 		return nil, fmt.Errorf("its kid is longer than %d bytes", maxKeyID)

@@ -188,6 +188,14 @@ func Sign(secret []byte, claims any) (string, error) {
 	return text + "." + base64url.EncodeToString(mac.Sum(nil)), nil
 }
 
+// KeysTrouble reports what is wrong with the login's keys (Keys.Trouble).
+func (v *Verifier) KeysTrouble() (passedOver []string, err error) {
+	if v.o.Keys == nil {
+		return nil, nil
+	}
+	return v.o.Keys.Trouble()
+}
+
 // judge verifies a token that is not remembered. It reads the claims of one of the
 // secret only when the signature is right, which costs less. It checks those of other
 // tokens before the signature, so that a token which has expired, or is for another

@@ -41,7 +41,7 @@ func (s *Server) checkSale(r *http.Request) (any, error) {
 		cancel()
 	}
 	c.risk(r.Context()) // which has the sale's own timeout
-	for _, check := range []func(){c.loaded, c.opening, c.units, c.visibility, c.addresses, c.claims} {
+	for _, check := range []func(){c.loaded, c.opening, c.units, c.visibility, c.tokenKeys, c.addresses, c.claims} {
 		check()
 	}
 	slices.SortStableFunc(c.answer.Checks, func(a, b api.Check) int { return order(a) - order(b) })
@@ -325,4 +325,17 @@ func (c *saleCheck) visibility() {
 	}
 	c.find(status, "visibility", "visibility of the sale", "sluice sale patch SALE --visibility listed",
 		"the sale is hidden: to buyers it does not exist (404)")
+}
+
+// tokenKeys names keys of the login that cannot be used: their buyers are refused.
+func (c *saleCheck) tokenKeys() {
+	const name, where, right = "token keys", "the key set of your login (buyer_jwks)",
+		"keys for RS256 (2048 to 8192 bits), ES256 or EdDSA, each with a kid of its own"
+	passedOver, err := c.server.Buyers.KeysTrouble()
+	for _, key := range passedOver {
+		c.find(warn, name, where, right, "what this key signs is refused: %s", key)
+	}
+	if err != nil {
+		c.find(warn, name, where, right, "those from before are used, if any: %v", err)
+	}
 }

@@ -1,9 +1,15 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -11,6 +17,25 @@ import (
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/must"
 )
+
+// The check of a sale names a key of the login that is passed over: what it signs is refused.
+func TestSaleCheckNamesKeysPassedOver(t *testing.T) {
+	path := jwksFile(t, "shop-1", must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t))
+	text := must.Get(os.ReadFile(path))(t)
+	text = bytes.Replace(text, []byte(`"keys":[`), []byte(`"keys":[{"kty":"RSA","kid":"ps-7","n":"AQAB","e":"AQAB"},`), 1)
+	must.Succeed(t, os.WriteFile(path, text, 0o600))
+	s, _ := openLogged(t, engine.Config{BuyerJWKS: path, BuyerAudience: "*"})
+	s.must(s.create("mug"), 201)
+	a := s.must(s.admin("GET", "/v1/admin/sales/mug/check", ""), 200)
+	var found api.SaleCheck
+	must.Succeed(t, json.Unmarshal([]byte(a.body), &found))
+	for _, c := range found.Checks {
+		if c.Name == "token keys" && c.Status == api.CheckWarn && strings.Contains(c.Detail, `"ps-7"`) {
+			return
+		}
+	}
+	t.Errorf("no check names the key: %s", a.body)
+}
 
 // The check of a sale asks its risk service once, and reports whether it judges.
 func TestSaleCheckAsksTheRiskService(t *testing.T) {
