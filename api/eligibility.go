@@ -33,6 +33,8 @@ type (
 		List      sluice.ListKind `json:"list"`
 		Size      int64           `json:"size"`
 		UpdatedAt *Time           `json:"updated_at"` // null: never uploaded
+		// First answers an upload: the first id of its body, as the server has understood it.
+		First sluice.BuyerID `json:"first,omitempty"`
 	}
 	BuyerPage struct {
 		BuyerList

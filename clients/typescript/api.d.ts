@@ -99,6 +99,8 @@ export interface Buyer {
 }
 
 export interface BuyerList {
+  /** 1 to 128 bytes of UTF-8 */
+  first?: string;
   list: string;
   sale_id: string;
   size: number;
@@ -107,6 +109,8 @@ export interface BuyerList {
 
 export interface BuyerPage {
   buyers: string[];
+  /** 1 to 128 bytes of UTF-8 */
+  first?: string;
   list: string;
   next_cursor: string;
   sale_id: string;

@@ -181,7 +181,8 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 	cmd := &cobra.Command{
 		Use: string(kind) + " SALE", Short: short, Args: exactly("SALE"),
 		Long: long + "\n\nWithout flags the command shows how long the list is. --file replaces all of it at one moment; " +
-			"a file that is wrong somewhere changes nothing. Servers follow within two seconds.",
+			"a file that is wrong somewhere changes nothing. Servers follow within two seconds. The file has the ids as they " +
+			"are in tokens: lines with quotes or columns, as in CSV, are refused.",
 		Example: fmt.Sprintf("  sluice sale %s phone --file buyers.txt\n  sluice sale %s phone --export > buyers.txt", kind,
 			kind),
 	}
@@ -223,6 +224,7 @@ func (a *app) saleBuyers(kind sluice.ListKind, short, long string) *cobra.Comman
 			{"sale", string(list.SaleID)},
 			{"list", string(list.List)},
 			{"buyers", figures.Thousands(list.Size)},
+			{"the first", string(list.First)},
 			{"updated", updated},
 		})
 	})

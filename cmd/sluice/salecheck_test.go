@@ -26,6 +26,9 @@ func TestPrepareASaleByHand(t *testing.T) {
 		l.List != sluice.AllowList {
 		t.Errorf("upload: %+v", l)
 	}
+	if out := ok(t, s.env, "sale", "allow", "phone", "--file", file); !strings.Contains(out, "the first  bob\n") {
+		t.Errorf("it does not say the first id back: %s", out)
+	}
 	if out := ok(t, s.env, "sale", "allow", "phone", "--export"); out != "ann\nbob\n" {
 		t.Errorf("export: %q", out)
 	}

@@ -202,7 +202,7 @@ func (c *saleCheck) lists(ctx context.Context) {
 		}
 		name, loaded := string(l.Kind)+" list", c.server.Eligibility.Lists
 		if generation, _ := loaded.Loaded(l.Sale, l.Kind); generation == l.Generation {
-			c.ok(name, "%d buyers", l.Size)
+			c.listed(ctx, name, l)
 		} else {
 			c.find(fail, name, "this server", "a moment later; else its log", "this server has not loaded it yet")
 		}
@@ -218,6 +218,19 @@ func (c *saleCheck) lists(ctx context.Context) {
 	default:
 		c.ok("eligibility", "%s", cmp.Or(who, "everybody"))
 	}
+}
+
+// listed looks at the first ids of a list. One that was read from a CSV file names no buyer, and neither do the others.
+func (c *saleCheck) listed(ctx context.Context, name string, l port.BuyerList) {
+	ids, _ := c.server.Store.Listed(ctx, l, "", sluice.MaxPage) // none if the store does not answer, as above
+	for _, id := range ids {
+		if looks := fromSpreadsheet(id); looks != "" {
+			c.find(warn, name, "the list of the sale", "the bare ids of the tokens, one a line",
+				"%d buyers; one is %q, which %s", l.Size, id, looks)
+			return
+		}
+	}
+	c.ok(name, "%d buyers", l.Size)
 }
 
 // servers names those that the store has heard of lately, and what is not the same on all of them though it must.

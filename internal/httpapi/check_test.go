@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,6 +36,27 @@ func TestSaleCheckNamesKeysPassedOver(t *testing.T) {
 		}
 	}
 	t.Errorf("no check names the key: %s", a.body)
+}
+
+// Ids of a list that look like lines of a CSV file name no buyer's token: the check of the sale says so.
+func TestSaleCheckLooksAtListedIDs(t *testing.T) {
+	s, _ := openLogged(t, engine.Config{})
+	s.must(s.create("mug"), 201)
+	for body, status := range map[string]api.CheckStatus{
+		`"cn=ann,ou=shop"` + "\n\"bob\"\n": api.CheckWarn, // JSON, so these are the ids
+		"\"bob\"\n\"O'Brien\"\n":           api.CheckOK,
+	} {
+		s.must(s.do("PUT", "/v1/admin/sales/mug/lists/deny", body, "Content-Type: application/x-ndjson",
+			"Authorization: Bearer "+s.engine.AdminKey()), 200)
+		a := s.must(s.admin("GET", "/v1/admin/sales/mug/check", ""), 200)
+		var found api.SaleCheck
+		must.Succeed(t, json.Unmarshal([]byte(a.body), &found))
+		i := slices.IndexFunc(found.Checks, func(c api.Check) bool { return c.Name == "deny list" })
+		if c := found.Checks[i]; c.Status != status ||
+			strings.Contains(c.Detail, "cn=ann,ou=shop") != (status == api.CheckWarn) {
+			t.Errorf("%s: %+v", body, c)
+		}
+	}
 }
 
 // The check of a sale asks its risk service once, and reports whether it judges.

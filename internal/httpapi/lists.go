@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,8 @@ import (
 	"iter"
 	"mime"
 	"net/http"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -49,7 +52,8 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.replaceList(r, sale, kind, buyersIn(upload(w, r, maxListBody), func(text []byte) (sluice.BuyerID, error) {
+	var first sluice.BuyerID
+	read := func(text []byte) (sluice.BuyerID, error) {
 		id, err := line(text)
 		if err != nil {
 			return "", err
@@ -57,8 +61,16 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 		if err := auth.Visible(id); err != nil { // no token can name this buyer
 			return "", fmt.Errorf("buyer id %q %w", id, err)
 		}
-		return s.Buyers.BuyerID(id)
-	}))
+		id, err = s.Buyers.BuyerID(id)
+		first = cmp.Or(first, id)
+		return id, err
+	}
+	list, err := s.replaceList(r, sale, kind, buyersIn(upload(w, r, maxListBody), read))
+	if err != nil {
+		return nil, err
+	}
+	list.First = first
+	return list, nil
 }
 
 // deleteList empties a list.
@@ -72,18 +84,18 @@ func (s *Server) deleteList(r *http.Request) (any, error) {
 
 func (s *Server) replaceList(r *http.Request, sale sluice.SaleID, kind sluice.ListKind,
 	buyers iter.Seq2[sluice.BuyerID, error],
-) (any, error) {
+) (message api.BuyerList, err error) {
 	list, err := s.Store.ReplaceList(r.Context(), sale, kind, buyers)
 	_, tooLarge := errors.AsType[*http.MaxBytesError](err)
 	bad, isBad := errors.AsType[*fault](err)
 	switch {
 	case tooLarge || errors.Is(err, sluice.ErrListTooLong):
-		return nil, faultOf(api.CodeTooLarge,
+		return message, faultOf(api.CodeTooLarge,
 			"a list holds at most %d buyers, in a body of at most %d bytes; the old list stays", port.MaxListed, maxListBody)
 	case isBad:
-		return nil, badRequest("%s; the old list stays", bad.Detail)
+		return message, badRequest("%s; the old list stays", bad.Detail)
 	case err != nil:
-		return nil, err
+		return message, err
 	}
 	if s.Eligibility.Lists != nil { // others see it within a second
 		if err := s.Eligibility.Lists.Refresh(r.Context()); err != nil {
@@ -122,12 +134,44 @@ func lineReader(contentType string) (func([]byte) (sluice.BuyerID, error), error
 	kind, _, err := mime.ParseMediaType(contentType)
 	switch {
 	case err == nil && kind == "text/plain":
-		return func(line []byte) (sluice.BuyerID, error) { return sluice.BuyerID(line), nil }, nil
+		return plainBuyer, nil
 	case err == nil && (kind == "application/x-ndjson" || kind == "application/jsonl"):
 		return ndjsonBuyer, nil
 	}
 	return nil, badRequest("Content-Type: want text/plain (an id a line) or application/x-ndjson (a JSON string, or an " +
 		"object with buyer_id, a line)")
+}
+
+// plainBuyer takes a line for an id, unless it looks like one of a CSV file: such an id would be listed without a
+// word, and name no buyer.
+func plainBuyer(line []byte) (sluice.BuyerID, error) {
+	id := sluice.BuyerID(line)
+	if looks := fromSpreadsheet(id); looks != "" {
+		return "", fmt.Errorf("it %s: want one buyer's id as it is in the token, with no quotes and no other columns "+
+			"(ids that are so indeed: as application/x-ndjson)", looks)
+	}
+	return id, nil
+}
+
+// shortened is how spreadsheets write a long number, which is lost then.
+var shortened = regexp.MustCompile(`^\d[.,]\d+E\+\d+$`)
+
+// fromSpreadsheet says what in an id looks like a line of a CSV file; empty: nothing does.
+func fromSpreadsheet(id sluice.BuyerID) string {
+	text := string(id)
+	switch i := strings.IndexAny(text, "\",;\t"); {
+	case shortened.MatchString(text):
+		return "looks as if a spreadsheet has shortened it"
+	case strings.HasPrefix(text, "sep="):
+		return "looks as if it is for a spreadsheet"
+	case i >= 0 && text[i] == '\t':
+		return "has a tab"
+	case i >= 0:
+		return fmt.Sprintf("has %q", text[i])
+	case len(text) > 1 && strings.HasPrefix(text, "'") && strings.HasSuffix(text, "'"):
+		return "is in quotes"
+	}
+	return ""
 }
 
 func ndjsonBuyer(line []byte) (sluice.BuyerID, error) {
@@ -154,10 +198,11 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 		n := 0
 		for lines.Scan() {
 			n++
-			line := bytes.TrimSuffix(lines.Bytes(), []byte("\r"))
+			line := lines.Bytes()
 			if n == 1 {
 				line = bytes.TrimPrefix(line, []byte("\xef\xbb\xbf")) // some editors begin a file so
 			}
+			line = bytes.TrimSpace(line)
 			if len(line) == 0 {
 				continue
 			}

@@ -321,8 +321,9 @@ func TestEligibility(t *testing.T) {
 		return s.do("PUT", "/v1/admin/sales/"+sale+"/lists/"+list, body, "Authorization: Bearer "+s.engine.AdminKey(),
 			"Content-Type: "+kind)
 	}
-	up := s.must(put("list", "allow", "text/plain", "\xef\xbb\xbfann\r\n\nbob\nann\n手机"), 200)
-	if up.text("size") != "3" || up.text("list") != "allow" || up.text("updated_at") == "<nil>" {
+	up := s.must(put("list", "allow", "text/plain", "\xef\xbb\xbf ann\t\r\n \nbob  \nann\n手机\u3000"), 200)
+	if up.text("size") != "3" || up.text("list") != "allow" || up.text("updated_at") == "<nil>" ||
+		up.text("first") != "ann" {
 		t.Errorf("upload %s", up.body)
 	}
 	s.must(place("list", s.auth("bob"), "key-00000001"), 202)
@@ -374,12 +375,20 @@ func TestLists(t *testing.T) {
 	for _, bad := range []struct{ kind, body, detail string }{
 		{"", "ann", "Content-Type"},
 		{"application/json", `["ann"]`, "Content-Type"},
-		{"text/plain", "ann\nb\tb\n", "line 2"},
+		{"text/plain", "ann\nb\tb\n", "line 2: it has a tab"},
+		{"text/plain", "ann\n\"bob\"\n", `line 2: it has '"'`},
+		{"text/plain", "ann\n'bob'\n", `line 2: it is in quotes`},
+		{"text/plain", "ann\nbob,bob@shop.example\n", "line 2: it has ','"},
+		{"text/plain", "ann;2026-11-11", "line 1: it has ';'"},
+		{"text/plain", "sep=\t\nann", "line 1: it looks as if it is for a spreadsheet"},
+		{"text/plain", "ann\n6.22848E+18\n", "line 2: it looks as if a spreadsheet has shortened it"},
+		{"text/plain", "bob,1", "want one buyer's id as it is in the token"},
 		{"text/plain", "ann\n" + strings.Repeat("x", 129), "line 2"},
 		{"text/plain", "ann\n\nbob\n" + strings.Repeat("x", 5000), "line 4"},
 		{"text/plain", "ann\n\xff\n", "line 2"},
 		{"text/plain", "ann\nbo\u200bb\n", `line 2: buyer id "bo\u200bb" has an invisible character`},
 		{"application/x-ndjson", "\"ann\"\nbob\n", "line 2"},
+		{"application/x-ndjson", "7\n", "line 1"},
 		{"application/x-ndjson", `{"id":"ann"}`, "line 1"},
 		{"application/x-ndjson", `{"buyer_id":""}`, "line 1"},
 	} {
