@@ -203,7 +203,7 @@ func crowdTokens(o *loadgen.Options, c *config.Config, file string, counted bool
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for n := 1; lines.Scan(); n++ {
-		token := strings.TrimSpace(lines.Text())
+		token := strings.TrimSpace(strings.TrimPrefix(lines.Text(), bom))
 		if token == "" {
 			continue
 		}

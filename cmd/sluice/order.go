@@ -229,16 +229,18 @@ func (a *app) export(write func(out *bufio.Writer) error) error {
 func (a *app) orderExport() *cobra.Command {
 	var filter sluice.OrderFilter
 	var format string
+	var noBOM bool
 	cmd := &cobra.Command{
 		Use: "export", Short: "Write all stored orders as NDJSON or CSV, oldest first", Args: exactly(),
 		Long: "Writes to standard output, a page at a time, however many orders there are. What " +
 			"changes meanwhile may appear as it was before or after. ndjson: an order a line, as " +
-			"the API shows it. csv: RFC 4180 in UTF-8, with a header; columns are only ever " +
-			"added, at the end. An export that does not end with exit code 0 is not complete.",
+			"the API shows it. csv: RFC 4180 in UTF-8, with a byte order mark, without which Excel " +
+			"garbles Chinese, and a header; columns are only ever added, at the end. An export that does not end with exit code 0 is not complete.",
 		Example: "  sluice order export --sale phone --status paid --format csv > paid.csv",
 	}
 	orderFilter(cmd, &filter)
 	cmd.Flags().StringVar(&format, "format", "ndjson", "`FORMAT`: ndjson or csv")
+	cmd.Flags().BoolVar(&noBOM, "no-bom", false, "begin a csv without a byte order mark, for programs that do not expect it")
 	before(cmd, func([]string) error {
 		switch {
 		case format == "csv" && a.json:
@@ -257,6 +259,9 @@ func (a *app) orderExport() *cobra.Command {
 			table.UseCRLF = true
 			if format == "csv" {
 				write = func(o *api.Order) error { return table.Write(csvRow(o)) }
+				if !noBOM {
+					_, _ = out.WriteString(bom) // an error stays with out
+				}
 				if err := table.Write(csvHeader); err != nil {
 					return err
 				}
@@ -274,6 +279,9 @@ func (a *app) orderExport() *cobra.Command {
 		})
 	})
 }
+
+// bom begins files that spreadsheets and some editors of Windows take for UTF-8.
+const bom = "\ufeff"
 
 // csvHeader: other programs read it; columns are added at the end.
 var csvHeader = []string{

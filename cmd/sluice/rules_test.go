@@ -1,12 +1,15 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // What the flags of a sale's rules become, typed against an API that keeps
@@ -109,6 +112,10 @@ func TestRulesByHand(t *testing.T) {
 		"99"); got.code != exitUsage || !strings.Contains(got.stderr, "difficulty 99: want 1 to 30") {
 		t.Errorf("%+v", got)
 	}
+	file := filepath.Join(t.TempDir(), "sale.json") // as editors of Windows save it
+	must.Succeed(t, os.WriteFile(file, []byte("\ufeff"+`{"id":"bom","sku":"s","title":"T","opens_at":"2026-01-01T00:00:00Z",`+
+		`"price":{"amount":1,"currency":"CNY"},"total":1,"max_per_buyer":1}`), 0o600))
+	ok(t, s.env, "sale", "create", "--file", file)
 	if got := command(t, s.env, "sale", "create", "--file", "x.json", "--eligibility", "list"); got.code != exitUsage ||
 		!strings.Contains(got.stderr, "one or the other") {
 		t.Errorf("%+v", got)

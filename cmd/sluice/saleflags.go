@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -266,7 +267,7 @@ func readSale(path string, stdin io.Reader) (api.CreateSale, error) {
 	if err != nil {
 		return m, err
 	}
-	if err := api.Decode(data, &m); err != nil {
+	if err := api.Decode(bytes.TrimPrefix(data, []byte(bom)), &m); err != nil {
 		return m, fmt.Errorf("%s: %w", path, err)
 	}
 	if _, err := m.Domain(func() sluice.SaleID { return "unnamed" }); err != nil {

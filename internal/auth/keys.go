@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -329,7 +330,7 @@ func readAll(r io.Reader) ([]byte, error) {
 	if err == nil && len(document) > maxKeySetBytes {
 		err = fmt.Errorf("it is larger than %d bytes", maxKeySetBytes)
 	}
-	return document, err
+	return bytes.TrimPrefix(document, []byte("\ufeff")), err // some editors begin a file so
 }
 
 // find returns the key at hand that a token names, or nil.
