@@ -684,7 +684,15 @@ func TestUnitsComeBack(t *testing.T) {
 	d := buy("dave")
 	// Money that is not this order's: the order stays as it is, and can be paid.
 	s.must(admin(d, "pay", `{"payment_id":"p-2"}`), 409, "payment_conflict")
-	s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"cny"}`), 400, "bad_request")
+	small := s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"cny"}`), 400, "bad_request")
+	if !strings.Contains(small.body, "did you mean CNY?") {
+		t.Errorf("a currency in small letters: %s", small.body)
+	}
+	// An order that is not paid has not ended, and the answer does not say so.
+	early := s.must(admin(d, "refund", ``), 409, "order_ended")
+	if strings.Contains(early.body, "The order has ended") || !strings.Contains(early.body, "pending; refund is not possible") {
+		t.Errorf("the refund of a pending order: %s", early.body)
+	}
 	wrong := s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"CNY"}`), 409, "payment_amount")
 	if !strings.Contains(wrong.body, "1 CNY was paid") {
 		t.Errorf("another amount: %s", wrong.body)

@@ -39,7 +39,7 @@ var codes = map[string]struct {
 	api.CodeForbidden:          {http.StatusForbidden, "Not allowed"},
 	api.CodeOrderNotFound:      {http.StatusNotFound, "No such order"},
 	api.CodeTooLarge:           {http.StatusRequestEntityTooLarge, "The request is too large"},
-	api.CodeOrderEnded:         {http.StatusConflict, "The order has ended"},
+	api.CodeOrderEnded:         {http.StatusConflict, "The order's status does not allow this"},
 	api.CodeOrderQueued:        {http.StatusConflict, "The order is still queued"},
 	api.CodeSaleState:          {http.StatusConflict, "The sale is not in a state that allows this"},
 	api.CodePaymentConflict:    {http.StatusConflict, "The order has another payment, or another order has this one"},
@@ -180,7 +180,14 @@ func sentinel(want error, code, detail string) knownFault {
 var faults = []knownFault{
 	typed(api.CodeSaleState, func(e *sluice.StateError) string { return e.Detail }),
 	typed(api.CodeOrderEnded, func(e *sluice.OrderStateError) string {
-		return fmt.Sprintf("the order is %s; %s is not possible", e.Status, e.Action)
+		instead := ""
+		switch {
+		case e.Action == sluice.Refund && e.Status == sluice.Pending:
+			instead = ": it has no payment; record that first, or cancel the order"
+		case e.Status == sluice.Paid:
+			instead = "; refund it instead"
+		}
+		return fmt.Sprintf("the order is %s; %s is not possible%s", e.Status, e.Action, instead)
 	}),
 	typed(api.CodePaymentConflict, func(e *sluice.PaymentConflictError) string {
 		if e.Other != "" {
