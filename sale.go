@@ -108,7 +108,8 @@ func (s *Sale) Validate() error {
 	if err := s.ID.Validate(); err != nil {
 		return err
 	}
-	for _, text := range []struct{ name, value string }{{"sku", s.SKU}, {"title", s.Title}} {
+	// The title first: where no sku is given, it is the title.
+	for _, text := range []struct{ name, value string }{{"title", s.Title}, {"sku", s.SKU}} {
 		if n := len(text.value); n == 0 || n > 256 || !utf8.ValidString(text.value) {
 			return fmt.Errorf("%s: want 1 to 256 bytes of UTF-8", text.name)
 		}
@@ -152,15 +153,18 @@ func (m Money) validate(field string) error {
 	if m.Amount < 0 || m.Amount > maxPrice {
 		return fmt.Errorf("%s: amount %d: want 0 to %d, in minor units", field, m.Amount, int64(maxPrice))
 	}
-	if len(m.Currency) != 3 {
+	if code := strings.ToUpper(m.Currency); code != m.Currency && currency(code) {
+		return fmt.Errorf("%s: currency %q: did you mean %s?", field, m.Currency, code)
+	}
+	if !currency(m.Currency) {
 		return fmt.Errorf("%s: currency %q: want three upper-case letters, like CNY", field, shorten(m.Currency))
 	}
-	for i := range len(m.Currency) {
-		if c := m.Currency[i]; c < 'A' || c > 'Z' {
-			return fmt.Errorf("%s: currency %q: want three upper-case letters, like CNY", field, m.Currency)
-		}
-	}
 	return nil
+}
+
+// currency reports whether a text has the form of a code of ISO 4217.
+func currency(code string) bool {
+	return len(code) == 3 && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
 // State is the state of a sale that readers see.

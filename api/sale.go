@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -282,7 +283,7 @@ var mistaken = map[string]string{
 
 // checkCurrency refuses a currency that is commonly mistaken for a code.
 func checkCurrency(field string, m sluice.Money) error {
-	if right, ok := mistaken[m.Currency]; ok {
+	if right, ok := mistaken[strings.ToUpper(m.Currency)]; ok {
 		return fmt.Errorf("%s: currency %q: want an ISO 4217 code like %s", field, m.Currency, right)
 	}
 	return nil

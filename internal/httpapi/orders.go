@@ -214,8 +214,8 @@ func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 	case message.Amount != nil || message.Currency != "":
 		return nil, badRequest("amount and currency: want both or neither")
 	}
-	if message.Currency != strings.ToUpper(message.Currency) { // some providers have it so: it is no other amount
-		return nil, badRequest("currency: want a code of ISO 4217 in capitals, like CNY, have %q", message.Currency)
+	if code := strings.ToUpper(message.Currency); code != message.Currency { // some providers have it so: no other amount
+		return nil, badRequest("currency %q: did you mean %s?", message.Currency, code)
 	}
 	return s.changeOrder(r, pay, adminOrderMessage)
 }
