@@ -240,7 +240,8 @@ func (a *app) orderExport() *cobra.Command {
 	}
 	orderFilter(cmd, &filter)
 	cmd.Flags().StringVar(&format, "format", "ndjson", "`FORMAT`: ndjson or csv")
-	cmd.Flags().BoolVar(&noBOM, "no-bom", false, "begin a csv without a byte order mark, for programs that do not expect it")
+	cmd.Flags().BoolVar(&noBOM, "no-bom", false,
+		"begin a csv without a byte order mark, for programs that do not expect it")
 	before(cmd, func([]string) error {
 		switch {
 		case format == "csv" && a.json:

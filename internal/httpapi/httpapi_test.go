@@ -690,7 +690,8 @@ func TestUnitsComeBack(t *testing.T) {
 	}
 	// An order that is not paid has not ended, and the answer does not say so.
 	early := s.must(admin(d, "refund", ``), 409, "order_ended")
-	if strings.Contains(early.body, "The order has ended") || !strings.Contains(early.body, "pending; refund is not possible") {
+	if strings.Contains(early.body, "The order has ended") ||
+		!strings.Contains(early.body, "pending; refund is not possible") {
 		t.Errorf("the refund of a pending order: %s", early.body)
 	}
 	wrong := s.must(admin(d, "pay", `{"payment_id":"p-4","amount":1,"currency":"CNY"}`), 409, "payment_amount")
