@@ -235,7 +235,8 @@ func (a *app) orderExport() *cobra.Command {
 		Long: "Writes to standard output, a page at a time, however many orders there are. What " +
 			"changes meanwhile may appear as it was before or after. ndjson: an order a line, as " +
 			"the API shows it. csv: RFC 4180 in UTF-8, with a byte order mark, without which Excel " +
-			"garbles Chinese, and a header; columns are only ever added, at the end. An export that does not end with exit code 0 is not complete.",
+			"garbles Chinese, and a header; columns are only ever added, at the end. An export " +
+			"that does not end with exit code 0 is not complete.",
 		Example: "  sluice order export --sale phone --status paid --format csv > paid.csv",
 	}
 	orderFilter(cmd, &filter)

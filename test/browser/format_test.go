@@ -1,9 +1,13 @@
 package browser
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
 
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/figures"
@@ -29,6 +33,28 @@ func TestTimesNameAnotherYear(t *testing.T) {
 	}))`))
 	if want := "2027 2027 none none 2026 none"; strings.Join(got, " ") != want {
 		t.Errorf("the years named are %q, want %q", got, want)
+	}
+}
+
+// Where clocks are put back, one hour is there twice: a time near it says which one it is.
+func TestTimesNameTheZoneWhereClocksChange(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "zones").tab()
+	b.do(chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetTimezoneOverride,
+			emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"})
+		return err
+	}))
+	b.openSale(s.sale(t, opensIn(time.Hour)), "")
+	got := b.text(`(await import(document.querySelector('link[href$="/format.js"]').href).then(({ time, clockTime, hour }) => {
+		const now = Date.parse("2027-10-20T12:00:00Z"), summer = Date.parse("2027-10-31T00:30:00Z");
+		const winter = summer + 3600000, plain = Date.parse("2027-11-11T11:00:00Z");
+		const all = [time(summer, now), time(winter, now), clockTime(winter), hour(summer), hour(winter), time(plain, now)];
+		return all.map((text) => text.match(/\d\d:.*/)[0]).join(", ");
+	}))`)
+	if want := "02:30 GMT+2, 02:30 GMT+1, 02:30:00 GMT+1, 02:00 GMT+2, 02:00 GMT+1, 12:00"; got != want {
+		t.Errorf("the times are %q, want %q", got, want)
 	}
 }
 

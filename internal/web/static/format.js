@@ -46,6 +46,16 @@ const sameDay = (a, b) => a.toDateString() === b.toDateString();
 // yearUnless names the year of a date, unless it is now's.
 const yearUnless = (date, now) => (date.getFullYear() === new Date(now).getFullYear() ? {} : { year: "numeric" });
 
+// zone names the zone of a time where it is not plain: within a day of where clocks change, since at the end of summer
+// time an hour is there twice, and a sale of an hour would begin and end at the same time.
+function zone(ms) {
+  const offset = (at) => new Date(at).getTimezoneOffset();
+  const day = 86400000;
+  if (offset(ms - day) === offset(ms + day)) return "";
+  const parts = new Intl.DateTimeFormat(lang(), { timeZoneName: "short" }).formatToParts(new Date(ms));
+  return ` ${parts.find(({ type }) => type === "timeZoneName").value}`;
+}
+
 // time is a clock's time, with the day unless that is today, and its year
 // unless that is this one.
 export function time(ms, now, weekday = true) {
@@ -53,11 +63,16 @@ export function time(ms, now, weekday = true) {
   const seconds = date.getSeconds() ? { second: "2-digit" } : {};
   const clock = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", ...seconds };
   const day = sameDay(date, new Date(now)) ? {} : { ...yearUnless(date, now), month: "short", day: "numeric", ...(weekday && { weekday: "short" }) };
-  return new Intl.DateTimeFormat(lang(), { ...day, ...clock }).format(date);
+  return new Intl.DateTimeFormat(lang(), { ...day, ...clock }).format(date) + zone(ms);
 }
 
-export const clockTime = (ms) =>
+const wall = (ms) =>
   new Intl.DateTimeFormat(lang(), { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(new Date(ms));
+
+export const clockTime = (ms) => wall(ms) + zone(ms);
+
+// hour is the full hour before a time.
+export const hour = (ms) => wall(ms).replace(/:\d\d:\d\d$/, ":00") + zone(ms);
 
 // day is the name of a day: today, tomorrow, or its date, with the year unless
 // that is this one.

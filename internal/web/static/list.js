@@ -1,7 +1,7 @@
 // The list of sales, by day and hour of the visitor's own clock.
 
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
-import { clockTime, day, discount, element, leftText, money, short, time } from "./format.js";
+import { day, discount, element, hour as hourOf, leftText, money, short, time } from "./format.js";
 import { base, clock, pictureOf, sluice } from "./here.js";
 import { sleep } from "./http.js";
 import { onLanguage, t, titleOf } from "./texts.js";
@@ -43,7 +43,7 @@ function groups(now) {
     const opens = Date.parse(sale.opens_at);
     const begun = opens <= now;
     const date = begun ? t("already") : day(opens, now);
-    const hour = begun ? "" : clockTime(opens).replace(/:\d\d$/, "").replace(/:\d\d$/, ":00");
+    const hour = begun ? "" : hourOf(opens);
     if (!days.has(date)) days.set(date, new Map());
     const hours = days.get(date);
     if (!hours.has(hour)) hours.set(hour, []);
