@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/must"
 )
 
@@ -30,18 +31,37 @@ func TestTheButtonStaysWhereItIs(t *testing.T) {
 	}
 }
 
+// listening notes what a screen reader says, and counts the seconds of the countdown.
+const listening = `
+	window.seconds = 0;
+	window.heard = [];
+	addEventListener("DOMContentLoaded", () => {
+		const watch = (e, seen) => e && new MutationObserver(seen).observe(e, { childList: true, characterData: true, subtree: true });
+		watch(document.getElementById("seconds"), () => seconds++);
+		for (const e of document.querySelectorAll('[role="status"], [aria-live="polite"], [aria-live="assertive"]')) watch(e, () => heard.push(e.textContent));
+	});`
+
+// Who hears the page learns how long there is to pay, and once more when little is left.
+func TestTheDeadlineToPayIsReadOut(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	b := visit(t, s, "payer").tab(listening)
+	b.openSale(s.sale(t, units(5), func(c *api.CreateSale) { c.PaymentWindowS = api.Some[int64](63) }), "payer")
+	b.wait(canBuy)
+	b.click("#buy")
+	b.wait(`heard.some((text) => /held for you.* 1 minute( \d seconds?)? left to pay$/.test(text))`)
+	b.wait(`heard.some((text) => /^(1 minute|\d\d seconds) left to pay$/.test(text))`)
+	b.wait(`parseInt(document.getElementById("order-left").textContent.slice(2)) < 55`)
+	if n := b.number(`heard.filter((text) => /^(1 minute|\d\d seconds) left to pay$/.test(text)).length`); n != 1 {
+		t.Errorf("it was read out %.0f times: %s", n, b.text("JSON.stringify(heard)"))
+	}
+}
+
 // A countdown is not read out every second: what is announced is what happens.
 func TestACountdownIsQuiet(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	b := visit(t, s, "listener").tab(`
-		window.seconds = 0;
-		window.heard = [];
-		addEventListener("DOMContentLoaded", () => {
-			const watch = (e, seen) => e && new MutationObserver(seen).observe(e, { childList: true, characterData: true, subtree: true });
-			watch(document.getElementById("seconds"), () => seconds++);
-			for (const e of document.querySelectorAll('[role="status"], [aria-live="polite"], [aria-live="assertive"]')) watch(e, () => heard.push(e.textContent));
-		});`)
+	b := visit(t, s, "listener").tab(listening)
 	b.openSale(s.sale(t, opensIn(time.Hour)), "listener")
 	b.wait("seconds >= 6")
 	if b.number("heard.length") > 3 { // on a busy machine there may be news of the server

@@ -1,10 +1,13 @@
 // The panel of one order, on the page of its sale and on its own page: what
 // became of it, how long there is to pay, and how to give it back.
 
-import { money, number, short, time } from "./format.js";
+import { money, number, short, split, time } from "./format.js";
 import { base, clock, sluice } from "./here.js";
 import { Problem, sleep } from "./http.js";
 import { t } from "./texts.js";
+
+// The seconds before the deadline to pay at which it is read out again.
+const SAY_AT = [300, 60];
 
 export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due"].includes(order.status);
 
@@ -61,11 +64,17 @@ export class OrderPanel {
   }
 
   take(order) {
-    if (order.status !== this.order?.status) this.news = true;
+    if (order.status !== this.order?.status || order.expires_at !== this.order?.expires_at) {
+      this.news = true;
+      this.saidAt = Infinity;
+    }
     this.order = order;
     this.render();
     this.onOrder(order);
-    if (this.news) announce(this.root, `${this.$("order-title").textContent}. ${this.text()}`);
+    if (this.news) {
+      const until = order.status === "pending" && !this.late() ? ` ${this.left()}` : "";
+      announce(this.root, `${this.$("order-title").textContent}. ${this.text()}${until}`);
+    }
     this.news = false;
   }
 
@@ -104,6 +113,11 @@ export class OrderPanel {
     this.render();
     announce(this.root, t(note));
   }
+
+  ms() { return Date.parse(this.order.expires_at) - clock.now(); }
+
+  // left is the time to pay in words: 4:05 would be read out as a time of day.
+  left() { return t("leftToPay", { time: t("duration", split(this.ms())) }); }
 
   late() { return this.order.status === "pending" && clock.now() > Date.parse(this.order.expires_at); }
 
@@ -147,8 +161,14 @@ export class OrderPanel {
     left.hidden = !pending;
     if (!this.order) return;
     if (pending) {
-      const ms = Date.parse(this.order.expires_at) - clock.now();
+      const ms = this.ms();
       this.set("order-left", t("leftToPay", { time: short(ms) }));
+      const seconds = Math.ceil(ms / 1000);
+      const due = SAY_AT.find((s) => seconds <= s && s < this.saidAt && seconds > s - 5);
+      if (due) {
+        this.saidAt = due;
+        announce(this.root, this.left());
+      }
       left.classList.toggle("urgent", ms < 60_000);
     }
     if (!this.note) this.set("order-text", this.text());
