@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -45,6 +47,34 @@ func TestGuideTokens(t *testing.T) {
 				t.Errorf("the token %s: %s", token, answer.Status)
 			}
 		})
+	}
+}
+
+// The numbers that the guide makes of order ids for a provider with shorter ones fit it, differ, and lead back.
+func TestGuideShorterOrderNumbers(t *testing.T) {
+	t.Parallel()
+	python := servertest.Program(t, "python3", "python3")
+	guide, dir := snippets(t, "docs/integrate.md"), t.TempDir()
+	sale := sluice.SaleID(strings.Repeat("s", 48))
+	zeros, other := sale.Order(strings.Repeat("0", 32)), sale.Order("00ff10deadbeef7f80fbefbefffffffe")
+	write(t, filepath.Join(dir, "numbers.py"), next(t, &guide, "python", "out_trade_no")+fmt.Sprintf(`
+for id in "%s", "%s":
+    for attempt in 1, 2, 999999999:
+        print(out_trade_no(id, attempt), order_id("%s", out_trade_no(id, attempt)))
+`, zeros, other, sale))
+	out := strings.Fields(sh(t, dir, python+" numbers.py", "PATH="+os.Getenv("PATH")))
+	if len(out) != 12 {
+		t.Fatalf("%q", out)
+	}
+	takes, seen := regexp.MustCompile(`^[0-9A-Za-z_|*-]{6,32}$`), map[string]bool{}
+	for i := 0; i < len(out); i += 2 {
+		if number := out[i]; !takes.MatchString(number) || seen[number] {
+			t.Errorf("the number %s", number)
+		}
+		seen[out[i]] = true
+		if want := []sluice.OrderID{zeros, other}[i/6]; out[i+1] != string(want) {
+			t.Errorf("%s leads back to %s, want %s", out[i], out[i+1], want)
+		}
 	}
 }
 
