@@ -189,9 +189,10 @@ func TestComposeFile(t *testing.T) {
 			at.Path != "/"+file.Services["postgres"].Environment["POSTGRES_DB"] {
 			t.Errorf("%s: store %s is not the database of the service postgres, or a port is open", name, settings.Store)
 		}
-		has(t, "nginx.conf", readDeployed(t, "nginx.conf"), "server "+name+settings.Listen+" ")
+		has(t, "nginx.conf", readDeployed(t, "nginx.conf"), "server "+name+settings.Listen+" fail_timeout=2s;")
 		has(t, "Caddyfile", readDeployed(t, "Caddyfile"), name+settings.Listen+" ")
 	}
+	has(t, "deploy.md", read(t, "../../docs/deploy.md"), "`fail_timeout=2s`") // what restarts wait for
 	isRoute(t, "proxy", proxy.probe(t).Path)
 }
 
