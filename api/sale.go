@@ -24,7 +24,7 @@ type Sale struct {
 	OpensAt     Time          `json:"opens_at"`
 	ClosesAt    *Time         `json:"closes_at"`
 	State       sluice.State  `json:"state"`
-	ServerTime  Time          `json:"server_time"` // of the reading
+	ServerTime  Time          `json:"server_time"` // of the reading; of the answer, to its merchant
 
 	// TicketsFrom is from when on purchase tickets are handed out; absent if
 	// the sale asks for none.
@@ -39,6 +39,10 @@ type Sale struct {
 // AdminSale is a sale as its merchant sees it.
 type AdminSale struct {
 	Sale
+	// AsOf is when the ledger last answered for the sale, by its clock: the moment of state and
+	// units. Null if it never has, and of an archived sale. Well before server_time, it
+	// does not answer, or the sale is idle and was not shown by itself.
+	AsOf              *Time  `json:"as_of"`
 	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
 	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
 	PaymentWindowS    int64  `json:"payment_window_s"`

@@ -177,6 +177,10 @@ func TestADatabaseHangs(t *testing.T) {
 		return status == 200
 	})
 
+	fresh := must.Get(merchant.AdminSale(t.Context(), f.sale))(t)
+	if age := fresh.ServerTime.Sub(fresh.AsOf.Time); fresh.State != sluice.StateOpen || age > time.Second {
+		t.Errorf("the sale is %s, by figures of %v ago", fresh.State, age)
+	}
 	toRedis.freeze(true)
 	f.until("no readiness while the ledger hangs", func() bool { // what it said of late counts for a moment
 		status, body := ask("GET", "/readyz", "", "")
@@ -184,6 +188,11 @@ func TestADatabaseHangs(t *testing.T) {
 	})
 	status, body = order(2, second)
 	want("a stored order while the ledger hangs", status, body, 200, `"pending"`)
+	f.until("a merchant to hear that the ledger is silent, since when, and the figures of then", func() bool {
+		last, err := merchant.AdminSale(t.Context(), f.sale)
+		return err == nil && last.State == sluice.StateUnavailable && *last.Available == 98 &&
+			last.ServerTime.Sub(last.AsOf.Time) > 2*time.Second
+	})
 	claims := make(chan string, 3)
 	for i := range cap(claims) { // one is sent, and the others wait behind it
 		go func() {

@@ -25,6 +25,7 @@ export interface AdminSale {
   address_rate: RuleAddressRate | null;
   admission_ratio: number | null;
   archived_at: string | null;
+  as_of: string | null;
   /** what buyers read of the units: all; whether there are any; nothing */
   availability: "exact" | "some" | "none";
   available: number | null;

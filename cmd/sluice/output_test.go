@@ -26,6 +26,7 @@ var sampleSale = api.AdminSale{
 		Total:     ptr(int64(1000)), Available: ptr(int64(12)), MaxPerBuyer: ptr(int64(1)), OpensAt: noon, ClosesAt: &noon,
 		State: "open", ServerTime: noon,
 	},
+	AsOf:              &noon,
 	MaxOrdersPerBuyer: ptr(int64(10)), PaymentWindowS: 900, PaymentGraceS: 30, Taken: 988, StoredTaken: 980, Backlog: 1,
 	Fence: "lost: sequence 7",
 }
@@ -80,6 +81,12 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 	unknown.Available, unknown.ListPrice, unknown.ClosesAt, unknown.MaxPerBuyer, unknown.MaxOrdersPerBuyer,
 		unknown.Fence = nil, nil, nil, nil, nil, ""
 	section("sale without limits", func() { _ = a.printSale(unknown) })
+	silent := unknown
+	silent.State, silent.Available = sluice.StateUnavailable, ptr(int64(2000))
+	silent.ServerTime = api.At(noon.Add(6300 * time.Millisecond))
+	section("sale whose ledger does not answer", func() { _ = a.printSale(silent) })
+	silent.AsOf = nil
+	section("sale whose ledger never answered", func() { _ = a.printSale(silent) })
 	asking := unknown
 	ratio, invited := 1.5, sluice.EligibleToken
 	asking.Rules = api.Rules{

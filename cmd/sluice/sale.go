@@ -112,6 +112,7 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"total", limit(s.Total)},
 		{"taken", taken},
 		{"available", available(s.Sale)},
+		{"as of", a.silence(&s)},
 		{"per buyer", perBuyer(s)},
 		{"opens", a.local(&s.OpensAt)},
 		{"closes", closes},
@@ -137,6 +138,21 @@ func (a *app) printSale(s api.AdminSale) error {
 	}
 	fields = append(fields, showRules(&s.Rules)...)
 	return a.printRecord(s, append(fields, [2]string{"unavailable", s.Fence}))
+}
+
+// silence says since when the ledger has not answered for a sale, if it has not: its
+// figures are old. A sale that is shown is read first.
+func (a *app) silence(s *api.AdminSale) string {
+	switch {
+	case s.ArchivedAt != nil:
+		return ""
+	case s.AsOf == nil:
+		return "never: the ledger has not answered for this sale yet"
+	}
+	if silent := s.ServerTime.Sub(s.AsOf.Time); silent >= 2*time.Second {
+		return fmt.Sprintf("%s: the ledger has not answered for %s", a.local(s.AsOf), silent.Round(time.Second))
+	}
+	return ""
 }
 
 // claimsText says whether buyers come at all, and what they get.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -92,9 +93,14 @@ func saleOf(r *http.Request) sluice.SaleID { return sluice.SaleID(r.PathValue("s
 // saleNow is a sale that was changed, as this server's board has it now.
 func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
-		return adminSaleMessage(&view.Sale, &view.Reading)
+		return s.adminSale(view)
 	}
-	return adminSaleMessage(sale, &port.Reading{Sale: sale.ID, Now: s.Now()})
+	return s.adminSale(unread(sale))
+}
+
+// unread is a sale of which the ledger has told this server nothing.
+func unread(sale *sluice.Sale) *admission.View {
+	return &admission.View{Sale: *sale, Reading: port.Reading{Sale: sale.ID}}
 }
 
 // adminListSales lists all sales, closed and archived ones too: the store's,
@@ -115,9 +121,9 @@ func (s *Server) adminListSales(r *http.Request) (any, error) {
 	sales, err := s.Store.SelectSales(r.Context(), filter)
 	list := api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
 		if view := s.Board.View(sale.ID); view != nil {
-			return adminSaleMessage(&view.Sale, &view.Reading)
+			return s.adminSale(view)
 		}
-		return adminSaleMessage(sale, &port.Reading{Sale: sale.ID, Now: s.Now()})
+		return s.adminSale(unread(sale))
 	})}
 	if len(sales) == filter.Limit {
 		list.NextCursor = string(sales[len(sales)-1].ID)
@@ -134,13 +140,14 @@ func each[T, View any](list []T, view func(*T) View) []View {
 	return views
 }
 
-// adminShowSale shows a sale as ledger and store have it this moment.
+// adminShowSale shows a sale as ledger and store have it this moment, or as the ledger had
+// it when it last answered.
 func (s *Server) adminShowSale(r *http.Request) (any, error) {
 	view, err := s.Board.Reload(r.Context(), saleOf(r))
 	if err != nil {
 		return nil, err
 	}
-	message := adminSaleMessage(&view.Sale, &view.Reading)
+	message := s.adminSale(view)
 	message.Claims = s.claimCounts(view.Sale.ID)
 	return message, nil
 }
@@ -206,8 +213,14 @@ func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, err
 	}, err
 }
 
-// adminSaleMessage is SaleMessage with everything a merchant may know.
-func adminSaleMessage(s *sluice.Sale, r *port.Reading) api.AdminSale {
+// adminSale is a sale as its merchant sees it now.
+func (s *Server) adminSale(v *admission.View) api.AdminSale {
+	return adminSaleMessage(v, s.Board.LedgerTime(s.Now()))
+}
+
+// adminSaleMessage is SaleMessage with everything a merchant may know, at now by the ledger's clock.
+func adminSaleMessage(of *admission.View, now time.Time) api.AdminSale {
+	s, r := &of.Sale, &of.Reading
 	v := api.AdminSale{
 		Sale:              SaleMessage(s, r),
 		MaxOrdersPerBuyer: limited(s.MaxOrders),
@@ -224,6 +237,10 @@ func adminSaleMessage(s *sluice.Sale, r *port.Reading) api.AdminSale {
 			At: api.AtOrNull(s.Remains.At), Sums: append([]sluice.Sum{}, s.Remains.Sums...),
 			Unreadable: s.Remains.Err != nil,
 		}
+	}
+	v.State, v.ServerTime = stateOf(of, v.State), api.At(now)
+	if !of.Archived() {
+		v.AsOf = api.AtOrNull(r.Now)
 	}
 	if r.Loaded {
 		v.Seq, v.Taken, v.Backlog, v.Paused = r.Seq, r.Taken, r.Backlog, r.Terms.Paused

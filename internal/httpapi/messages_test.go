@@ -8,6 +8,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -75,8 +76,10 @@ func TestSaleViews(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	got, _ = json.Marshal(adminSaleMessage(&s, &r))
-	want = want[:len(want)-1] +
+	s.LoadedEpoch = 2
+	view := admission.View{Sale: s, Reading: r}
+	got, _ = json.Marshal(adminSaleMessage(&view, now.Add(8*time.Second)))
+	want = strings.TrimSuffix(want, `1.500Z"}`) + `8.000Z","as_of":"2026-11-11T12:00:01.500Z"` +
 		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"payment_window_s":60,"payment_grace_s":0,` +
 		`"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
@@ -85,6 +88,19 @@ func TestSaleViews(t *testing.T) {
 		`"eligibility":null,"visibility":"listed","availability":"exact"}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	// So is silence: a merchant gets the last figures, and when they were right.
+	view.Down = true
+	if silent := adminSaleMessage(&view, now); silent.State != sluice.StateUnavailable || *silent.Available != 6 ||
+		!silent.AsOf.Equal(r.Now) {
+		t.Errorf("the ledger does not answer: %+v", silent)
+	}
+	view.Sale.ArchivedAt = now
+	if old := adminSaleMessage(&view, now); old.State != sluice.StateClosed || old.AsOf != nil {
+		t.Errorf("archived: %+v", old)
+	}
+	if never := adminSaleMessage(unread(&s), now); never.State != sluice.StateUnavailable || never.AsOf != nil {
+		t.Errorf("never read: %+v", never)
 	}
 	// Loss is visible: a sale that the ledger does not hold is never "0 available".
 	lost := SaleMessage(&s, &port.Reading{Sale: "s1", Now: now})

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/must"
-	"github.com/sluicehq/sluice/internal/port"
 )
 
 const goodSale = `{"id":"s1","sku":"K","title":"T","price":{"amount":1,"currency":"CNY"},"total":10,"max_per_buyer":1,
@@ -166,7 +166,7 @@ func TestRulesOfASale(t *testing.T) {
 			}
 
 			// What is shown can be sent back.
-			shown := adminSaleMessage(&sale, &port.Reading{})
+			shown := adminSaleMessage(unread(&sale), time.Time{})
 			text := must.Get(json.Marshal(shown.Rules))(t)
 			var back api.PatchSale
 			if err := api.Decode(text, &back); err != nil {

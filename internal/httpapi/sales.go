@@ -75,9 +75,7 @@ func shared[T comparable](p **T, q *T) bool {
 // byte of it: neither its ETag nor its stream shows that something has been sold.
 func PublicSale(v *admission.View) api.Sale {
 	sale := SaleMessage(&v.Sale, v.Shown())
-	if !v.Archived() && (v.Down || !v.InStep()) {
-		sale.State = sluice.StateUnavailable
-	}
+	sale.State = stateOf(v, sale.State)
 	if sale.State == sluice.StateUnavailable {
 		sale.Available = nil
 	}
@@ -88,6 +86,14 @@ func PublicSale(v *admission.View) api.Sale {
 		}
 	}
 	return sale
+}
+
+// stateOf is the state of a sale, which is this one by a reading of the ledger.
+func stateOf(v *admission.View, reading sluice.State) sluice.State {
+	if !v.Archived() && (v.Down || !v.InStep()) {
+		return sluice.StateUnavailable
+	}
+	return reading
 }
 
 // showSale answers from memory: one map lookup and one write.
