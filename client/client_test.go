@@ -263,8 +263,14 @@ func TestErrorCarriesTheExtensions(t *testing.T) {
 	if d := cmp.Diff(error(want), err); d != "" {
 		t.Error(d)
 	}
-	if text := err.Error(); text != "not_open: T: D (opens at 2026-11-11T12:00:00.000Z)" {
-		t.Error(text)
+	for text, err := range map[string]error{
+		"D (not_open, opens at 2026-11-11T12:00:00.000Z)": err,
+		"T (sale_not_found)":                              &Error{Code: "sale_not_found", Status: 404, Title: "T"},
+		"Bad Gateway (HTTP 502)":                          &Error{Status: 502}, // of a proxy
+	} {
+		if err.Error() != text {
+			t.Errorf("%s, want %s", err, text)
+		}
 	}
 }
 

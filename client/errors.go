@@ -29,18 +29,14 @@ type Error struct {
 	OrderIDs   []sluice.OrderID // buyer_limit: the buyer's live orders of the sale
 }
 
+// Error is what is wrong, for people, and the code in parentheses: "No such sale (sale_not_found)".
 func (e *Error) Error() string {
-	text := e.Code
-	text = cmp.Or(text, fmt.Sprintf("HTTP %d", e.Status))
-	for _, more := range []string{e.Title, e.Detail} {
-		if more != "" {
-			text += ": " + more
-		}
-	}
+	code := cmp.Or(e.Code, fmt.Sprintf("HTTP %d", e.Status))
 	if !e.OpensAt.IsZero() {
-		text += " (opens at " + api.At(e.OpensAt).String() + ")"
+		code += ", opens at " + api.At(e.OpensAt).String()
 	}
-	return text
+	text := cmp.Or(e.Detail, e.Title, http.StatusText(e.Status), "no success")
+	return text + " (" + code + ")"
 }
 
 // NetworkError means that no usable answer came: whether the server has done

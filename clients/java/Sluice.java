@@ -63,8 +63,8 @@ public final class Sluice {
         public final Map<String, Object> body;
 
         Problem(int status, Map<String, Object> body, Duration retryAfter) {
-            super(body.getOrDefault("code", "HTTP " + status) + (body.containsKey("title") ? ": " + body.get("title") : "")
-                + (body.containsKey("detail") ? ": " + body.get("detail") : ""));
+            super(body.getOrDefault("detail", body.getOrDefault("title", "refused"))
+                + " (" + body.getOrDefault("code", "HTTP " + status) + ")");
             this.status = status;
             this.code = (String) body.getOrDefault("code", "");
             this.retryAfter = retryAfter;

@@ -3,7 +3,7 @@
 
 export class Problem extends Error {
   constructor(body, status, retryAfter) {
-    super([body.code ?? `HTTP ${status}`, body.title, body.detail].filter(Boolean).join(": "));
+    super(`${body.detail || body.title || "refused"} (${body.code ?? `HTTP ${status}`})`);
     Object.assign(this, { code: body.code ?? "", title: body.title, detail: body.detail, body, status, retryAfter });
   }
 }

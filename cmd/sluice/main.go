@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -80,7 +81,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	code = exitCode(err)
+	code = exitOf(err)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		err = errors.New("interrupted")
 	}
@@ -88,11 +89,38 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		if unreached(err) && cmd.Flags().Lookup("url") != nil {
 			text += "; is it another address? give --url or SLUICE_URL"
 		}
-		for line := range strings.Lines(text) {
-			fmt.Fprintln(stderr, "sluice: "+clean(strings.TrimRight(line, "\n")))
-		}
+		a.printFailure(failure{Error: text, Code: client.CodeOf(err), ExitCode: code}, a.json || saysJSON(args))
 	}
 	return code
+}
+
+// failure is what a command that fails prints on standard error with --json.
+type failure struct {
+	Error    string `json:"error"`          // what is wrong, for people
+	Code     string `json:"code,omitempty"` // the server's, if it has refused
+	ExitCode int    `json:"exit_code"`
+}
+
+func (a *app) printFailure(f failure, asJSON bool) {
+	lines := strings.Split(strings.TrimRight(f.Error, "\n"), "\n")
+	for i, line := range lines {
+		lines[i] = clean(line)
+	}
+	if f.Error = strings.Join(lines, "\n"); asJSON {
+		_ = (&app{stdout: a.stderr}).printJSON(f)
+		return
+	}
+	for _, line := range lines {
+		fmt.Fprintln(a.stderr, "sluice: "+line)
+	}
+}
+
+// saysJSON finds --json behind a flag that could not be read.
+func saysJSON(args []string) bool {
+	if end := slices.Index(args, "--"); end >= 0 {
+		args = args[:end]
+	}
+	return slices.Contains(args, "--json")
 }
 
 // unreached reports whether a server was called that could not be reached.
@@ -102,7 +130,16 @@ func unreached(err error) bool {
 	return errors.As(err, &call) && errors.As(call, &op) && op.Op == "dial"
 }
 
-// exitCode finds the code of an error. A bad request, as a server calls it, was
+// exitOf is the exit code of an error of a whole command line: what is wrong before the command
+// runs was typed, also where cobra has found it (strict).
+func exitOf(err error) int {
+	if exit, ok := errors.AsType[*exitError](err); ok {
+		return exit.code
+	}
+	return exitUsage
+}
+
+// exitCode is the exit code of a command's error. A bad request, as a server calls it, was
 // typed here.
 func exitCode(err error) int {
 	var exit *exitError
@@ -200,8 +237,18 @@ func group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// strict makes wrong arguments an error of usage, everywhere.
+// strict makes wrong arguments an error of usage, everywhere, and tells them from what fails when
+// a command runs.
 func strict(cmd *cobra.Command) {
+	if do := cmd.RunE; do != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			err := do(cmd, args)
+			if err != nil {
+				err = &exitError{exitCode(err), err}
+			}
+			return err
+		}
+	}
 	if check := cmd.Args; check != nil {
 		cmd.Args = func(cmd *cobra.Command, args []string) error {
 			err := check(cmd, args)

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -143,6 +144,7 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"--jsn"}, "", "unknown flag: --jsn; did you mean --json?"},
 		{[]string{"serve", "--buyer-secret", "x"}, "", "unknown flag: --buyer-secret"},
 		{[]string{"serve", "now"}, "", `sluice: serve: unexpected argument "now"`},
+		{[]string{"sale", "--jsno", "--json", "show"}, "", `unknown flag: --jsno; did you mean --json?`},
 		{[]string{"sale", "show"}, "", `sluice: sale show: SALE is missing`},
 		{[]string{"sale", "show", "Not A Sale"}, "", `sale id "Not A Sale"`},
 		{[]string{"order", "show", "x"}, "", `order "x": want <sale>.<32 hex digits>`},
@@ -168,6 +170,11 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"order", "list", "--sale", "S!"}, "", `--sale: sale id "S!"`},
 		{[]string{"order", "pay", "x", "--payment-id", "p"}, "", `order "x": want <sale>.<32 hex digits>`},
 		{[]string{"order", "pay", string(sampleOrder.OrderID)}, "", "--payment-id is missing"},
+		{
+			[]string{"order", "pay", string(sampleOrder.OrderID), "--payment-id", "p", "--currency", "CNY"},
+			"",
+			"--currency: goes with --amount",
+		},
 		{[]string{"order", "reject", string(sampleOrder.OrderID)}, "", "--reason is missing"},
 		{[]string{"order", "cancel"}, "", "sluice: order cancel: ORDER is missing"},
 		{[]string{"order", "history", "x"}, "", `order "x"`},
@@ -271,6 +278,13 @@ func TestUsageIsExit1(t *testing.T) {
 		{[]string{"serve", "--data-dir", folder, "--ledger", "store"}, "", "want a store in PostgreSQL"},
 	} {
 		got := command(t, []string{tc.env}, tc.args...)
+		if slices.Contains(tc.args, "--json") {
+			var e failure
+			if err := json.Unmarshal([]byte(got.stderr), &e); err != nil || e.ExitCode != exitUsage {
+				t.Errorf("sluice %s: %s, %v", strings.Join(tc.args, " "), got.stderr, err)
+			}
+			got.stderr = e.Error + "\n"
+		}
 		if got.code != exitUsage || !strings.Contains(got.stderr, tc.want) || got.out != "" ||
 			strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("%s sluice %s: exit %d\nhave %s%s\nwant %s", tc.env, strings.Join(tc.args, " "), got.code, got.out,
@@ -322,6 +336,32 @@ func TestABugIsOneSentence(t *testing.T) {
 	code := run(t.Context(), []string{"version"}, nil, panicky{}, &stderr, nil)
 	if code != exitFailed || stderr.String() != "sluice: unexpected error, please report it: a bug\n" {
 		t.Errorf("exit %d: %s", code, &stderr)
+	}
+}
+
+// What was typed wrong is an error of usage, whoever finds it: all that comes before a command runs.
+func TestOnlyWhatRanHasFailed(t *testing.T) {
+	for _, tc := range []struct {
+		want   int
+		change func(*cobra.Command)
+	}{
+		{exitFailed, func(cmd *cobra.Command) {
+			cmd.RunE = func(*cobra.Command, []string) error { return errors.New("x") }
+		}},
+		{exitUsage, func(cmd *cobra.Command) { cmd.MarkFlagsOneRequired("json") }},
+		{exitUsage, func(cmd *cobra.Command) {
+			cmd.PreRunE = func(*cobra.Command, []string) error { return errors.New("x") }
+		}},
+	} {
+		cmd := &cobra.Command{Use: "x", RunE: func(*cobra.Command, []string) error { return nil }}
+		cmd.Flags().Bool("json", false, "")
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(nil)
+		tc.change(cmd)
+		strict(cmd)
+		if err := cmd.Execute(); err == nil || exitOf(err) != tc.want {
+			t.Errorf("%v: exit %d, want %d", err, exitOf(err), tc.want)
+		}
 	}
 }
 

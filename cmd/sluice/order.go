@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -35,11 +36,19 @@ func (a *app) orderCommand() *cobra.Command {
 func (a *app) orderPay() *cobra.Command {
 	var payment string
 	var paid sluice.Money
+	var given func(flag string) bool
 	cmd := verb(a, "pay ORDER --payment-id ID", "Record a payment",
 		func(c *client.Client, ctx context.Context, id sluice.OrderID) (order api.Order, err error) {
-			if paid.Currency == "" {
+			switch {
+			case !given("amount"):
 				order, err = c.PayOrder(ctx, id, payment)
-			} else {
+			case paid.Currency == "":
+				if order, err = c.AdminOrder(ctx, id); err != nil {
+					return order, err
+				}
+				paid.Currency = order.Currency
+				fallthrough
+			default:
 				order, err = c.PayOrderAmount(ctx, id, payment, paid)
 			}
 			if err == nil && order.Status == sluice.RefundDue {
@@ -52,10 +61,16 @@ func (a *app) orderPay() *cobra.Command {
 		"order, a payment of another order (payment_conflict), and a payment of another amount than is " +
 		"due (payment_amount) are refused, and recorded in the order's history."
 	cmd.Flags().StringVar(&payment, "payment-id", "", "`ID` that the payment has in your books")
-	cmd.Flags().Int64Var(&paid.Amount, "amount", 0, "`N` minor units that were paid; with --currency")
-	cmd.Flags().StringVar(&paid.Currency, "currency", "", "`CURRENCY` of the payment, like CNY; with --amount")
-	cmd.MarkFlagsRequiredTogether("amount", "currency")
-	return needs(cmd, "payment-id")
+	cmd.Flags().Int64Var(&paid.Amount, "amount", 0, "`N` minor units that were paid; not given: not compared")
+	cmd.Flags().StringVar(&paid.Currency, "currency", "",
+		"`CURRENCY` of the amount, like CNY (default: that of the sale)")
+	given = cmd.Flags().Changed
+	return before(needs(cmd, "payment-id"), func([]string) error {
+		if given("currency") && !given("amount") {
+			return errors.New("--currency: goes with --amount")
+		}
+		return nil
+	})
 }
 
 // whyRefund says what the order was when its payment came.

@@ -67,8 +67,9 @@ func TestOrderChanges(t *testing.T) {
 	}
 	shop := &merchantAPI{answers: map[string]func(string) any{
 		path + "/pay": status(sluice.Paid), path + "/cancel": status(sluice.Cancelled),
-		path + "/extend": status(sluice.Pending),
-		path + "/refund": status(sluice.Refunded), path + "/reject": status(sluice.Rejected),
+		path + "/extend":             status(sluice.Pending),
+		"GET /v1/admin/orders/" + id: always(orderWith(func(o *api.Order) { o.Currency = "EUR" })),
+		path + "/refund":             status(sluice.Refunded), path + "/reject": status(sluice.Rejected),
 	}}
 	env := shop.against(t)
 	for _, tc := range []struct {
@@ -81,6 +82,11 @@ func TestOrderChanges(t *testing.T) {
 			[]string{"pay", id, "--payment-id", "p-1", "--amount", "3800", "--currency", "CNY"},
 			sluice.Paid,
 			`{"payment_id":"p-1","amount":3800,"currency":"CNY"}`,
+		},
+		{ // in the currency of the order
+			[]string{"pay", id, "--payment-id", "p-1", "--amount", "3800"},
+			sluice.Paid,
+			`{"payment_id":"p-1","amount":3800,"currency":"EUR"}`,
 		},
 		{
 			[]string{"extend", id, "--until", "2026-11-11T12:30:00Z"},
@@ -110,7 +116,11 @@ func TestOrderChanges(t *testing.T) {
 	} {
 		shop.answers[path+"/pay"] = always(api.Problem{Status: 409, Code: code, Title: "T"})
 		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2"); got.code != exitFailed ||
-			!strings.HasPrefix(got.stderr, "sluice: "+code+": ") || got.out != "" {
+			got.stderr != "sluice: T ("+code+")\n" || got.out != "" {
+			t.Errorf("%+v", got)
+		}
+		if got := command(t, env, "order", "pay", id, "--payment-id", "p-2", "--json"); got.code != exitFailed ||
+			got.stderr != `{"error":"T (`+code+`)","code":"`+code+`","exit_code":2}`+"\n" || got.out != "" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -194,7 +204,7 @@ func TestExportSaysThatItIsNotComplete(t *testing.T) {
 	shop := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": second}}
 	env := shop.against(t)
 	got := command(t, env, "order", "export", "--sale", "phone", "--status", "paid")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: unavailable") ||
+	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: The sale is not available now (un") ||
 		strings.Count(got.out, "\n") != 1 {
 		t.Errorf("%+v", got)
 	}

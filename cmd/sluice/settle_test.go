@@ -93,11 +93,11 @@ func TestSettleByHand(t *testing.T) {
 		}
 	}
 	for want, args := range map[string][]string{
-		"payment_conflict: ": {"order", "pay", paid, "--payment-id", "p-2"},
-		"order_ended: ":      {"order", "cancel", paid},
-		"order_not_found: ":  {"order", "cancel", string(sampleOrder.OrderID)},
+		" (payment_conflict)\n": {"order", "pay", paid, "--payment-id", "p-2"},
+		" (order_ended)\n":      {"order", "cancel", paid},
+		" (order_not_found)\n":  {"order", "cancel", string(sampleOrder.OrderID)},
 	} {
-		if got := command(t, s.env, args...); got.code != exitFailed || !strings.HasPrefix(got.stderr, "sluice: "+want) {
+		if got := command(t, s.env, args...); got.code != exitFailed || !strings.HasSuffix(got.stderr, want) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}

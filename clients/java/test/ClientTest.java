@@ -185,6 +185,7 @@ public class ClientTest {
         Sluice busy = new Sluice(proxy(new ArrayList<>(), n -> "503 60 {\"code\":\"overloaded\",\"title\":\"T\"}"), KEY);
         Sluice.Problem problem = refused(() -> busy.claim(sale, Sluice.newKey(), 1, token("carol"), null, null));
         check(problem.code.equals("overloaded") && problem.retryAfter.toSeconds() == 60, problem);
+        check(problem.getMessage().equals("T (overloaded)"), problem);
     }
 
     static void changesOrders() throws Exception {
