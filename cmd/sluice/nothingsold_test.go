@@ -117,12 +117,13 @@ func TestNothingIsSold(t *testing.T) {
 					t.Errorf("sale show does not say whether buyers come:\n%s", shown)
 				}
 			}
-			first := !strings.HasPrefix(got.out[strings.Index(got.out, "\n")+1:], "fail")
+			paragraph, _, _ := strings.Cut(got.out, "\n\n")
+			first := !strings.HasPrefix(paragraph, "fail")
 			for _, cause := range quoted.FindAllStringSubmatch(cells[2], -1) {
 				if !strings.Contains(got.out, cause[1]) {
 					t.Errorf("%v does not name %q:\n%s", words, cause[1], got.out)
 				}
-				first = first || strings.Contains(strings.Split(got.out, "\n")[1], cause[1])
+				first = first || strings.Contains(paragraph, cause[1])
 			}
 			if !first {
 				t.Errorf("%v does not begin with the cause:\n%s", words, got.out)

@@ -177,13 +177,13 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 		}
 	})
 	section("check of a sale", func() {
-		_ = a.printSaleCheck(api.SaleCheck{Checks: []api.Check{
+		_ = a.printSaleCheck(api.SaleCheck{SaleID: "phone", Node: "node-1", Checks: []api.Check{
 			{
 				Status: api.CheckWarn, Name: "addresses", Detail: "at most 20 claims in 10 s from one address, which is not named",
 				Where: "trusted_proxies", Right: "the address of your proxy, if it is one",
 			},
 			{Status: api.CheckOK, Name: "ledger clock", Detail: "differs by 0s"},
-		}})
+		}}, false)
 	})
 }
 
