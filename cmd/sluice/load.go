@@ -4,10 +4,13 @@ import (
 	"bufio"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -33,7 +36,7 @@ type goals struct {
 func (a *app) loadCommand() *cobra.Command {
 	var o loadgen.Options
 	var g goals
-	var tokens, promises string
+	var tokens, promises, ca string
 	cmd := &cobra.Command{
 		Use: "load", Short: "Let a crowd rush a sale over HTTP, and measure",
 		Long: "Buys for real: the crowd's orders are orders like any other, and their " +
@@ -49,6 +52,9 @@ func (a *app) loadCommand() *cobra.Command {
 			"a --goal was missed.",
 		RunE: a.with(func(cmd *cobra.Command, c *config.Config, _ []string) error {
 			o.URL = c.URL
+			if err := trust(&o, ca); err != nil {
+				return usage(err)
+			}
 			if err := crowdTokens(&o, c, tokens, cmd.Flags().Changed("buyers")); err != nil {
 				return usage(err)
 			}
@@ -69,6 +75,7 @@ func (a *app) loadCommand() *cobra.Command {
 	fl.BoolVar(&o.Invited, "invited", false,
 		"name the sale in the buyers' tokens, for a sale with eligibility token")
 	fl.StringVar(&tokens, "tokens", "", "read buyers' tokens from `PATH`, one a line")
+	fl.StringVar(&ca, "ca", "", "believe the certificates in `PATH` (PEM) and no others: your own, or a trial's")
 	fl.DurationVar(&o.RetryFor, "retry-for", 30*time.Second,
 		"how long a try without a decision is repeated with the same key")
 	fl.StringVar(&promises, "promises", "", "write the accepted orders to `PATH`, an id a line")
@@ -79,6 +86,23 @@ func (a *app) loadCommand() *cobra.Command {
 	clientFlags(cmd)
 	fl.Lookup("admin-key").Usage = "the merchant's key, which load does not need"
 	return cmd
+}
+
+// trust has the crowd believe the certificates of a file instead of the system's.
+func trust(o *loadgen.Options, path string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("--ca %s: there is no certificate in it", path)
+	}
+	o.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	return nil
 }
 
 // crowdFlags adds the flags that load and demo share.
@@ -92,7 +116,9 @@ func crowdFlags(cmd *cobra.Command, o *loadgen.Options, buyers int) {
 
 func (a *app) runLoad(cmd *cobra.Command, c *config.Config, o loadgen.Options, g goals, promises string) error {
 	ctx := cmd.Context()
-	cl, err := newClient(c.URL, client.Options{})
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = o.TLS
+	cl, err := newClient(c.URL, client.Options{HTTPClient: &http.Client{Transport: transport, Timeout: 15 * time.Second}})
 	if err != nil {
 		return err
 	}

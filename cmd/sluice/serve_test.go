@@ -8,13 +8,16 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/config"
 	"github.com/sluicehq/sluice/internal/loadgen"
 	"github.com/sluicehq/sluice/internal/must"
@@ -343,6 +346,53 @@ func TestServeTLS(t *testing.T) {
 	swapped := command(t, nil, "serve", "--data-dir", t.TempDir(), "--tls-cert", key, "--tls-key", cert)
 	if swapped.code != exitUsage || !strings.Contains(swapped.stderr, "tls_cert") {
 		t.Errorf("%+v", swapped)
+	}
+}
+
+// The trial certificate of docs/deploy.md, made as it stands there, is one that curl and load believe when told.
+func TestTrialCertificate(t *testing.T) {
+	servertest.Program(t, "openssl", "openssl")
+	folder := t.TempDir()
+	var commands []string
+	for _, name := range []string{"deploy.md", "deploy.zh-CN.md"} {
+		text := string(must.Get(os.ReadFile("../../docs/" + name))(t))
+		made := regexp.MustCompile(`openssl req (?:.*\\\n)+.*`).FindString(text)
+		if commands = append(commands, made); made == "" || made != commands[0] {
+			t.Fatalf("%s makes a certificate by %q", name, made)
+		}
+	}
+	must.Succeed(t, os.Mkdir(filepath.Join(folder, "tls"), 0o700))
+	openssl := exec.CommandContext(t.Context(), "sh", "-ec", commands[0])
+	openssl.Dir = folder
+	if out, err := openssl.CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v", out, err)
+	}
+	cert, key := filepath.Join(folder, "tls", "cert.pem"), filepath.Join(folder, "tls", "key.pem")
+	s := serve(t, "--tls-cert", cert, "--tls-key", key)
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		s.env[0] = "SLUICE_URL=" + strings.Replace(s.url, "127.0.0.1", host, 1)
+		adminKey := strings.TrimSpace(string(must.Get(os.ReadFile(filepath.Join(s.data, "admin.key")))(t)))
+		c := must.Get(client.New(s.url, client.Options{AdminKey: adminKey, HTTPClient: trusting(t, cert)}))(t)
+		if _, err := c.CreateSale(t.Context(), api.CreateSale{
+			ID: api.Some(sluice.SaleID("to-" + host[:1])), SKU: "S", Title: "T", Total: api.Value[int64](2),
+			Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}), MaxPerBuyer: api.Value[int64](1),
+			OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+		}); err != nil {
+			t.Fatal(err)
+		}
+		load := []string{"load", "to-" + host[:1], "--buyers", "5", "--connections", "2", "--goal-errors", "0"}
+		if got := command(t, s.env, load...); got.code != exitFailed || !strings.Contains(got.stderr, "certificate") {
+			t.Errorf("without --ca: %+v", got)
+		}
+		if r := okJSON[loadgen.Result](t, s.env, append(load, "--ca", cert)...); r.Decisions[sluice.Accepted] != 2 {
+			t.Errorf("with --ca: %+v", r)
+		}
+	}
+	for path, want := range map[string]string{folder + "/none": "no such file", key: "there is no certificate"} {
+		got := command(t, s.env, "load", "x", "--ca", path)
+		if got.code != exitUsage || !strings.Contains(got.stderr, want) {
+			t.Errorf("%+v, want %q", got, want)
+		}
 	}
 }
 
