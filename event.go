@@ -21,7 +21,8 @@ type EventType string
 // The types of events. The clock makes none: that a sale opens or closes by
 // its window changes nothing in the store.
 const (
-	EventOrderCreated   EventType = "order.created" // stored, and pending
+	EventOrderCreated EventType = "order.created" // stored, and pending
+	// also an order of a free sale that was stored: then it is its first event
 	EventOrderPaid      EventType = "order.paid"
 	EventOrderCancelled EventType = "order.cancelled"
 	EventOrderExpired   EventType = "order.expired"

@@ -11,6 +11,7 @@ import (
 //
 //	queued (in the journal) -> pending -> paid -> refunded
 //	                        |          -> cancelled | expired
+//	                        -> paid, of a free sale
 //	                        -> rejected
 //
 // and after that RefundDue, by a payment that came too late.
@@ -81,6 +82,10 @@ func (o *Order) Due() Money {
 	}
 	return due
 }
+
+// Free reports whether the order was paid when it was stored, because its sale was free: every other order that is
+// paid has a payment.
+func (o *Order) Free() bool { return o.PaymentID == "" && (o.Status == Paid || o.Status == Refunded) }
 
 // Action is what happens to a stored order.
 type Action string
@@ -218,12 +223,15 @@ func (e *OrderStateError) Error() string {
 type PaymentConflictError struct {
 	Order OrderID
 	Have  string  // the payment that the order has, or
-	Other OrderID // the order that has the payment
+	Other OrderID // the order that has the payment; neither: there is nothing to pay, the sale was free
 }
 
 func (e *PaymentConflictError) Error() string {
 	if e.Other != "" {
 		return fmt.Sprintf("order %s: the payment is order %s's", e.Order, e.Other)
+	}
+	if e.Have == "" {
+		return fmt.Sprintf("order %s was free: there is nothing to pay", e.Order)
 	}
 	return fmt.Sprintf("order %s was paid with another payment, %q", e.Order, e.Have)
 }

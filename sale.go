@@ -26,6 +26,8 @@ type Sale struct {
 	Title     string
 	Price     Money
 	ListPrice Money // the former price; zero when there is none
+	// Free: there is nothing to pay, so its orders are paid when they are stored. The price is 0 then.
+	Free bool
 
 	Showcase `json:"-"` // how buyers see it; too much for each event of the sale
 
@@ -122,6 +124,9 @@ func (s *Sale) Validate() error {
 	}
 	if err := s.Price.validate("price"); err != nil {
 		return err
+	}
+	if s.Free && s.Price.Amount != 0 {
+		return fmt.Errorf("free: want a price of 0 with it, have %s", s.Price)
 	}
 	if s.ListPrice != (Money{}) {
 		if err := s.ListPrice.validate("list_price"); err != nil {

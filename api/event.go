@@ -30,6 +30,7 @@ type EventSale struct {
 	Title             string        `json:"title"`
 	Price             sluice.Money  `json:"price"`
 	ListPrice         *sluice.Money `json:"list_price"`
+	Free              bool          `json:"free,omitempty"`
 	Total             *int64        `json:"total"`
 	MaxPerBuyer       *int64        `json:"max_per_buyer"`
 	MaxOrdersPerBuyer *int64        `json:"max_orders_per_buyer"`

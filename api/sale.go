@@ -18,6 +18,7 @@ type Sale struct {
 	Title       string        `json:"title"`
 	Price       sluice.Money  `json:"price"`
 	ListPrice   *sluice.Money `json:"list_price"`
+	Free        bool          `json:"free,omitempty"` // there is nothing to pay: orders are paid when they are stored
 	Total       *int64        `json:"total"`
 	Available   *int64        `json:"available"`
 	MaxPerBuyer *int64        `json:"max_per_buyer"`
@@ -115,6 +116,7 @@ type CreateSale struct {
 	Title             string                 `json:"title"`
 	Price             Opt[sluice.Money]      `json:"price,omitzero"`
 	ListPrice         Nullable[sluice.Money] `json:"list_price,omitzero"`
+	Free              Opt[bool]              `json:"free,omitzero"` // true: the price is 0, and orders are paid when stored
 	Total             Nullable[int64]        `json:"total,omitzero"`
 	MaxPerBuyer       Nullable[int64]        `json:"max_per_buyer,omitzero"`
 	OpensAt           Opt[Time]              `json:"opens_at,omitzero"`
@@ -148,7 +150,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		s.ID = newID()
 	}
 	patch := PatchSale{
-		Price: c.Price, ListPrice: c.ListPrice, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
+		Price: c.Price, ListPrice: c.ListPrice, Free: c.Free, Total: c.Total, MaxPerBuyer: c.MaxPerBuyer,
 		OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
 		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchShowcase: c.PatchShowcase, PatchRules: c.PatchRules,
@@ -165,6 +167,7 @@ type PatchSale struct {
 	Title             Opt[string]            `json:"title,omitzero"`
 	Price             Opt[sluice.Money]      `json:"price,omitzero"`
 	ListPrice         Nullable[sluice.Money] `json:"list_price,omitzero"`
+	Free              Opt[bool]              `json:"free,omitzero"` // of orders that are stored from then on
 	Total             Nullable[int64]        `json:"total,omitzero"`
 	MaxPerBuyer       Nullable[int64]        `json:"max_per_buyer,omitzero"`
 	OpensAt           Opt[Time]              `json:"opens_at,omitzero"`
@@ -218,6 +221,7 @@ func (p *PatchSale) Apply(s *sluice.Sale) error {
 			return err
 		}
 	}
+	set(&s.Free, p.Free)
 	wrong := cmp.Or(setLimit(&s.Total, p.Total, "total"), setLimit(&s.MaxPerBuyer, p.MaxPerBuyer, "max_per_buyer"))
 	if followed {
 		s.MaxOrders = s.DefaultMaxOrders()

@@ -42,6 +42,7 @@ export interface AdminSale {
   eligibility: string | null;
   epoch: number;
   fence: string;
+  free?: boolean;
   id: string;
   list_price: Money | null;
   loaded: boolean;
@@ -152,6 +153,7 @@ export interface CreateSale {
   description?: string;
   descriptions?: TextsInput;
   eligibility?: string | null;
+  free?: boolean;
   id?: string;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
@@ -274,6 +276,7 @@ export interface EventSale {
   created_at: string;
   epoch: number;
   fence: string;
+  free?: boolean;
   id: string;
   list_price: Money | null;
   max_orders_per_buyer: number | null;
@@ -368,6 +371,7 @@ export interface PatchSale {
   description?: string;
   descriptions?: TextsInput;
   eligibility?: string | null;
+  free?: boolean;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;
@@ -560,6 +564,7 @@ export interface Sale {
   closes_at: string | null;
   description?: string;
   descriptions?: Texts;
+  free?: boolean;
   id: string;
   list_price: Money | null;
   max_per_buyer: number | null;

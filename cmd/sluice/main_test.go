@@ -267,6 +267,7 @@ func TestUsageIsExit1(t *testing.T) {
 		{with("--opens-at", "+2h", "--closes-at", "+1h"), "", "closes_at: want a time after opens_at"},
 		{with("--payment-window", "1500ms"), "", "--payment-window 1.5s: want whole seconds"},
 		{with("--file", "x.json"), "", "--file and --price: want one or the other"},
+		{with("--free"), "", "free: want a price of 0 with it, have 1 CNY"},
 		{with("--title", "a\nb"), "", "title: want no control characters"},
 		{with("--currency", "eur"), "", `currency "eur": did you mean EUR?`},
 		{

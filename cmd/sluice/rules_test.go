@@ -112,6 +112,9 @@ func TestRulesByHand(t *testing.T) {
 		"99"); got.code != exitUsage || !strings.Contains(got.stderr, "difficulty 99: want 1 to 30") {
 		t.Errorf("%+v", got)
 	}
+	if out := ok(t, s.env, "sale", "create", "--free", "--title", "T", "--total", "3"); !strings.Contains(out, " free\n") {
+		t.Errorf("a free sale: %s", out)
+	}
 	file := filepath.Join(t.TempDir(), "sale.json") // as editors of Windows save it
 	must.Succeed(t, os.WriteFile(file, []byte("\ufeff"+`{"id":"bom","sku":"s","title":"T","opens_at":"2026-01-01T00:00:00Z",`+
 		`"price":{"amount":1,"currency":"CNY"},"total":1,"max_per_buyer":1}`), 0o600))

@@ -107,7 +107,7 @@ func (a *app) printSale(s api.AdminSale) error {
 		{"sku", s.SKU},
 		{"pictures", strings.Join(s.Pictures.Names(), "\n")},
 		{"state", state},
-		{"price", money(s.Price)},
+		{"price", price(&s.Sale)},
 		{"list price", listPrice},
 		{"total", limit(s.Total)},
 		{"taken", taken},
@@ -188,6 +188,14 @@ func perBuyer(s api.AdminSale) string {
 // money is an amount for people, and as flags and the API take it.
 func money(m sluice.Money) string {
 	return figures.Money(m.Amount, m.Currency) + " (" + figures.Plural(m.Amount, "minor unit", "minor units") + ")"
+}
+
+// price says that there is nothing to pay, rather than 0.00, which may be a price that is kept elsewhere.
+func price(s *api.Sale) string {
+	if s.Free {
+		return "free"
+	}
+	return money(s.Price)
 }
 
 // saleBuyers is `sale allow` and `sale deny`.

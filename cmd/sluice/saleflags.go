@@ -27,6 +27,7 @@ type saleFlags struct {
 	beside                                []string // flags that say what the file does
 	sku, title, currency, listPrice       string
 	price                                 int64
+	free                                  bool
 	total, perBuyer, maxOrders, maxUnpaid string
 	opens, closes                         string
 	window, grace                         time.Duration
@@ -120,6 +121,7 @@ func (f *saleFlags) add(cmd *cobra.Command) {
 		"price of one unit, an `AMOUNT` in minor units"+when(": 19900 is 199.00", ", with --currency"))
 	text(&f.listPrice, "list-price", "",
 		"former price, an `AMOUNT` in minor units"+when("", " with --currency, or none"))
+	fl.BoolVar(&f.free, "free", false, "there is nothing to pay: the price is 0, and orders are paid when they are stored")
 	text(&f.currency, "currency", "CNY", "currency"+when("", " of the prices given")+", a `CODE` of ISO 4217")
 	text(&f.total, "total", "", "units for sale, `N` or none for no total")
 	text(&f.perBuyer, "max-per-buyer", "1", "units that one buyer may hold, `N` or none for no limit")
@@ -150,7 +152,7 @@ func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m 
 		return readSale(f.file, stdin)
 	}
 	for _, name := range []string{"title", "price", "total"} {
-		if !given(name) {
+		if !given(name) && !(name == "price" && f.free) {
 			return m, fmt.Errorf("--%s is missing", name)
 		}
 	}
@@ -159,7 +161,7 @@ func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m 
 		return m, err
 	}
 	m = api.CreateSale{
-		SKU: cmp.Or(f.sku, f.title), Title: f.title, Price: p.Price, ListPrice: p.ListPrice,
+		SKU: cmp.Or(f.sku, f.title), Title: f.title, Price: p.Price, ListPrice: p.ListPrice, Free: p.Free,
 		Total: p.Total, MaxPerBuyer: p.MaxPerBuyer, MaxOrdersPerBuyer: p.MaxOrdersPerBuyer,
 		MaxUnpaidPerBuyer: p.MaxUnpaidPerBuyer, OpensAt: p.OpensAt, ClosesAt: p.ClosesAt,
 		PaymentWindowS: p.PaymentWindowS, PaymentGraceS: p.PaymentGraceS,
@@ -238,7 +240,10 @@ func (f *saleFlags) prices(given func(string) bool, m *api.PatchSale) error {
 	if !f.create && (given("price") || given("list-price") && f.listPrice != "none") != given("currency") {
 		return errors.New("--price, --list-price and --currency: want an amount and its currency")
 	}
-	if given("price") {
+	if given("free") {
+		m.Free = api.Some(f.free)
+	}
+	if given("price") || f.create && f.free {
 		m.Price = api.Some(sluice.Money{Amount: f.price, Currency: f.currency})
 	}
 	if given("list-price") {

@@ -47,7 +47,7 @@ func EventMessage(e *sluice.Event) api.Event {
 	}
 	s := &e.Sale
 	v.Data.Sale = &api.EventSale{
-		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice),
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice), Free: s.Free,
 		Total: limited(s.Total), MaxPerBuyer: limited(s.MaxPerBuyer), MaxOrdersPerBuyer: limited(s.MaxOrders),
 		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
 		OpensAt:           api.At(s.OpensAt), ClosesAt: api.AtOrNull(s.ClosesAt), Paused: s.Paused,

@@ -807,3 +807,36 @@ func TestAnotherBuyersOrdersAreNotListed(t *testing.T) {
 		s.must(s.do("GET", "/v1/orders?"+query, "", s.auth("eve")), 400, "bad_request")
 	}
 }
+
+// Orders of a free sale are paid when they are stored, and a price other than 0 is refused with it.
+func TestFreeSales(t *testing.T) {
+	s := open(t)
+	zero := `price={"amount":0,"currency":"CNY"}`
+	if bad := s.must(s.create("mug", "free=true"), 400, "bad_request"); !strings.Contains(bad.body,
+		"free: want a price of 0") {
+		t.Errorf("free, with a price: %s", bad.body)
+	}
+	s.must(s.create("mug", "free=true", zero, "total=2", "max_per_buyer=2"), 201)
+	s.must(s.admin("PATCH", "/v1/admin/sales/mug", `{"price":{"amount":5,"currency":"CNY"}}`), 400, "bad_request")
+	if sale := s.must(s.do("GET", "/v1/sales/mug", ""), 200); sale.text("free") != "true" {
+		t.Errorf("the sale: %s", sale.body)
+	}
+	order := s.must(s.claim("mug", "ann", "attempt-1"), 202).text("order_id")
+	status := func() string { return s.must(s.admin("GET", "/v1/admin/orders/"+order, ""), 200).text("status") }
+	s.until("the order is stored", func() bool { return status() != "queued" })
+	if got := status(); got != "paid" {
+		t.Fatalf("the order is %s", got)
+	}
+	pay := s.must(s.admin("POST", "/v1/admin/orders/"+order+"/pay", `{"payment_id":"p-1"}`), 409, "payment_conflict")
+	if !strings.Contains(pay.body, "nothing to pay") {
+		t.Errorf("a payment: %s", pay.body)
+	}
+	s.must(s.do("POST", "/v1/orders/"+order+"/cancel", "", s.auth("ann")), 409, "order_ended")
+	s.must(s.admin("POST", "/v1/admin/orders/"+order+"/refund", ""), 200)
+	s.until("the unit is back", func() bool {
+		return s.must(s.do("GET", "/v1/sales/mug", ""), 200).text("available") == "2"
+	})
+	if a := s.must(s.admin("GET", "/v1/admin/sales/mug/audit", ""), 200); a.text("ok") != "true" {
+		t.Errorf("audit: %s", a.body)
+	}
+}

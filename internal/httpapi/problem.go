@@ -193,6 +193,9 @@ var faults = []knownFault{
 		if e.Other != "" {
 			return fmt.Sprintf("the order %s has this payment; the attempt is in the history of order %s", e.Other, e.Order)
 		}
+		if e.Have == "" {
+			return "the order was free: there is nothing to pay; the payment is in its history"
+		}
 		return fmt.Sprintf("the order has the payment %q; the other one is in its history", e.Have)
 	}),
 	typed(api.CodePaymentAmount, func(e *sluice.PaymentAmountError) string {

@@ -185,7 +185,7 @@ func SaleMessage(s *sluice.Sale, r *port.Reading) api.Sale {
 		terms = &r.Terms
 	}
 	v := api.Sale{
-		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice),
+		ID: s.ID, SKU: s.SKU, Title: s.Title, Price: s.Price, ListPrice: unlessZero(s.ListPrice), Free: s.Free,
 		Total: limited(terms.Total), MaxPerBuyer: limited(terms.MaxPerBuyer),
 		OpensAt: api.At(terms.OpensAt), ClosesAt: api.AtOrNull(terms.ClosesAt),
 		State: r.State(r.Now), ServerTime: api.At(r.Now), Showcase: s.Showcase,

@@ -18,7 +18,7 @@ const (
 	saleColumns = `id, ` + editableColumns + `, terms_version, ` + limitColumns +
 		`, epoch, loaded_epoch, fence, taken, cap, created_at, updated_at, archived_at, purged_at, remains, ledger`
 	// editableColumns are the descriptive fields of a sale.
-	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency,
+	editableColumns = `sku, title, price_amount, price_currency, list_price_amount, list_price_currency, free,
 		payment_window_ms, payment_grace_ms, rules, showcase`
 	// termsColumns selects one version of the terms.
 	termsColumns = `version, ` + limitColumns
@@ -178,7 +178,7 @@ func scanDamaged(r row) (s sluice.Sale, damage, err error) {
 	var showcase string
 	var purgedAt time.Time
 	err = r.Scan(slices.Concat([]any{
-		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency,
+		&s.ID, &s.SKU, &s.Title, &s.Price.Amount, &s.Price.Currency, &listAmount, &listCurrency, &s.Free,
 		millis{&s.PaymentWindow},
 		millis{&s.PaymentGrace},
 		rules{&s.Rules, &damage},
@@ -218,7 +218,7 @@ func editableArgs(s *sluice.Sale) []any {
 		list = []any{s.ListPrice.Amount, s.ListPrice.Currency}
 	}
 	return []any{
-		s.SKU, s.Title, s.Price.Amount, s.Price.Currency, list[0], list[1],
+		s.SKU, s.Title, s.Price.Amount, s.Price.Currency, list[0], list[1], s.Free,
 		s.PaymentWindow.Milliseconds(), s.PaymentGrace.Milliseconds(), jsonArg(&s.Rules), jsonArg(&s.Showcase),
 	}
 }

@@ -193,6 +193,9 @@ func (q *conn) readRanges(ranges []orderRange, do func(seq int64, o *sluice.Orde
 // firstStatus returns what an order was stored as. Only the reason that the
 // store itself gives makes it necessary to look.
 func (q *conn) firstStatus(o *sluice.Order) sluice.Status {
+	if o.Free() {
+		return sluice.Paid
+	}
 	if o.Reason != sluice.NotCovered {
 		return sluice.Pending
 	}

@@ -50,6 +50,9 @@ func (q *conn) refusal(c *sluice.Change, o *sluice.Order, step sluice.Step) (why
 		if c.PaymentID == o.PaymentID || q.s.masks.ofOrder(o.ID, maskPayment, c.PaymentID) == o.PaymentID {
 			return "", nil
 		}
+		if o.Free() {
+			return "payment_conflict: there is nothing to pay for the order", &sluice.PaymentConflictError{Order: o.ID}
+		}
 		return another, &sluice.PaymentConflictError{Order: o.ID, Have: o.PaymentID}
 	}
 	if q.changed(sqlAddPayment, c.PaymentID, o.ID) {

@@ -70,6 +70,9 @@ type NewOrder struct {
 func (p *Placed) order(sale *sluice.Sale, now time.Time) NewOrder {
 	o := NewOrder{Order: p.AsOrder(sale.Price), Node: p.Node}
 	o.Status, o.StoredAt, o.UpdatedAt = sluice.Pending, now, now
+	if sale.Free {
+		o.Status = sluice.Paid
+	}
 	o.ExpiresAt = now.Add(sale.PaymentWindow)
 	o.KeepUntil = o.ExpiresAt.Add(sale.PaymentGrace)
 	return o

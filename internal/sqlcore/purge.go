@@ -297,7 +297,7 @@ func (q *conn) purge(id sluice.SaleID, after, first int64) (
 			waits = append(waits, sluice.NewestOrder)
 		default:
 			gone = append(gone, ids[i])
-			remains.Add(o, q.firstStatus(o) != sluice.Pending)
+			remains.Add(o, q.firstStatus(o) == sluice.Rejected)
 		}
 	}
 	if len(gone) > 0 {

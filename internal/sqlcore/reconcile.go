@@ -36,7 +36,7 @@ func (s *Store) ReissueRelease(ctx context.Context, id sluice.OrderID, epoch int
 	err = s.change(ctx, func(tx *conn) error {
 		written = false
 		order := tx.lockOrder(id)
-		if order.Status.Live() || tx.firstStatus(&order) != sluice.Pending {
+		if order.Status.Live() || tx.firstStatus(&order) == sluice.Rejected {
 			return nil
 		}
 		if sale := tx.lockSale(of); sale.Epoch != epoch || !sale.ArchivedAt.IsZero() {

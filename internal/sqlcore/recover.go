@@ -79,11 +79,12 @@ func (q *conn) insertEnded(sale *sluice.Sale, ended []port.Record, by, reason st
 	}
 	for i := range orders {
 		o := &orders[i].Order
-		q.set(sqlChangeOrder, string(sluice.Cancelled), "", "", now, o.Unpaid, o.ID, string(sluice.Pending), now,
-			false)
-		q.addHistory(o, now, sluice.HistoryEntry{
-			From: sluice.Pending, To: sluice.Cancelled, Action: sluice.Cancel, By: by, Reason: reason,
-		})
+		to, action := sluice.Cancelled, sluice.Cancel
+		if o.Status == sluice.Paid { // of a free sale: that is how it ends
+			to, action = sluice.Refunded, sluice.Refund
+		}
+		q.set(sqlChangeOrder, string(to), "", "", now, o.Unpaid, o.ID, string(o.Status), now, false)
+		q.addHistory(o, now, sluice.HistoryEntry{From: o.Status, To: to, Action: action, By: by, Reason: reason})
 	}
 	return left, q.err
 }

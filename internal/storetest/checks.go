@@ -19,7 +19,7 @@ func testChecks(t *testing.T, db Database) {
 		"sales": {
 			"taken = 11", "taken = -1", "cap = 9", "cap = NULL", "total = -1", "price_amount = -1",
 			"price_currency = 'CN'", "list_price_amount = -1", "list_price_amount = NULL", "list_price_currency = NULL",
-			"list_price_currency = 'EUR'", "payment_window_ms = 0", "payment_grace_ms = -1",
+			"list_price_currency = 'EUR'", "free = TRUE", "payment_window_ms = 0", "payment_grace_ms = -1",
 			"terms_version = 0", "max_per_buyer = 0", "max_orders = 0", "max_unpaid = 0",
 			"closes_at = opens_at", "epoch = -1", "loaded_epoch = epoch + 1", "loaded_epoch = -1",
 		},

@@ -41,7 +41,7 @@ const (
 var arguments = map[string]string{
 	"LiveSales": "", "Digest": "", "FencedSales": "", "NamedSales": "orders", "PageOfSales": "text page",
 	"SelectSale": "sale", "LockSale": "sale", "TryLockSale": "sale", "SelectSales": "", "SelectTerms": "sale",
-	"UpdateSale": "text text one cny null null one one rules rules one null null null null now null no null now sale",
+	"UpdateSale": "text text one cny null null no one one rules rules one null null null null now null no null now sale",
 	"FenceSale":  "text now sale one", "RaiseEpoch": "two text now sale", "ConfirmLoad": "text one now sale",
 	"LastSeq": "sale one", "Take": "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page",
 	"LockOrder": "order", "ChangeOrder": "expired text text now no order pending now yes", "LowerTaken": "zero sale",

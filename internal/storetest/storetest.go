@@ -113,6 +113,7 @@ var alone = []storeTest{
 	{"CancelledInsertIsAllOrNothing", testCancelledInsert},
 	{"UnstorableIsForGood", testUnstorable},
 	{"TheDatabaseChecksRows", testChecks},
+	{"OrdersOfAFreeSaleArePaid", testFree},
 
 	{"OldEpochsBringNothingNew", testOldEpochs},
 

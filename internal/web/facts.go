@@ -21,15 +21,16 @@ type facts struct {
 	Title       string
 	Price       sluice.Money
 	ListPrice   sluice.Money // zero: none
-	Total       int64        // 0: none said
-	MaxPerBuyer int64        // 0: no limit
+	Free        bool
+	Total       int64 // 0: none said
+	MaxPerBuyer int64 // 0: no limit
 	OpensAt     time.Time
 	ClosesAt    time.Time // zero: none
 	sluice.Showcase
 }
 
 func factsOf(s *api.Sale) facts {
-	f := facts{ID: s.ID, Title: s.Title, Price: s.Price, OpensAt: s.OpensAt.Time, Showcase: s.Showcase}
+	f := facts{ID: s.ID, Title: s.Title, Price: s.Price, Free: s.Free, OpensAt: s.OpensAt.Time, Showcase: s.Showcase}
 	if s.ListPrice != nil {
 		f.ListPrice = *s.ListPrice
 	}
@@ -53,11 +54,15 @@ func (f facts) JSON() (string, error) {
 		Titles      sluice.Texts  `json:"titles,omitzero"`
 		Price       sluice.Money  `json:"price"`
 		ListPrice   *sluice.Money `json:"list_price"`
+		Free        bool          `json:"free,omitempty"`
 		Total       *int64        `json:"total"`
 		MaxPerBuyer *int64        `json:"max_per_buyer"`
 		OpensAt     api.Time      `json:"opens_at"`
 		ClosesAt    *api.Time     `json:"closes_at"`
-	}{Title: f.Title, Titles: f.Titles, Price: f.Price, OpensAt: api.At(f.OpensAt), ClosesAt: api.AtOrNull(f.ClosesAt)}
+	}{
+		Title: f.Title, Titles: f.Titles, Price: f.Price, Free: f.Free, OpensAt: api.At(f.OpensAt),
+		ClosesAt: api.AtOrNull(f.ClosesAt),
+	}
 	if f.ListPrice.Currency != "" {
 		v.ListPrice = &f.ListPrice
 	}
@@ -114,6 +119,17 @@ func past(t time.Time) bool { return !t.IsZero() && t.Before(time.Now()) }
 
 // money is an amount for those who have no script: 199.00 CNY.
 func money(m sluice.Money) string { return figures.Money(m.Amount, m.Currency) }
+
+// price is what a unit costs, for those who have no script; empty if that is not said: a price of 0 is no amount.
+func price(f facts) template.HTML {
+	switch {
+	case f.Price.Amount != 0:
+		return template.HTML(template.HTMLEscapeString(money(f.Price)))
+	case f.Free:
+		return both("Free", "免费")
+	}
+	return ""
+}
 
 // off is how much the price is below the former one, in whole percent; 0 if
 // it is not.

@@ -141,7 +141,7 @@ func New(source Source, opts Options) (*Pages, error) {
 	p.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"base": func() string { return opts.Base }, "session": func() bool { return opts.Session },
 		"asset": p.assets.path, "modules": p.assets.modules, "both": both,
-		"money": money, "clock": clock, "off": off, "shop": func() Shop { return opts.Shop },
+		"money": money, "price": price, "clock": clock, "off": off, "shop": func() Shop { return opts.Shop },
 		"light": func() string { return colours.light }, "dark": func() string { return colours.dark },
 		"public": func() string { return opts.PublicURL }, "picture": p.pictureURL, "share": p.shareURL, "markdown": markdown,
 		"inc": func(i int) int { return i + 1 }, "past": past,

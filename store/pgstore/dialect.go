@@ -253,7 +253,8 @@ const insertFast = insertSale + insertRows
 const insertSale = `WITH sale AS (
 		UPDATE sales SET taken = taken + $2::bigint
 		WHERE id = $1 AND (cap IS NULL OR taken + $2::bigint <= cap) AND epoch <= $13
-		RETURNING price_amount, price_currency, date_trunc('milliseconds', clock_timestamp()) AS now,
+		RETURNING price_amount, price_currency, CASE WHEN free THEN 'paid' ELSE 'pending' END AS status,
+			date_trunc('milliseconds', clock_timestamp()) AS now,
 			payment_window_ms * interval '1 millisecond' AS payment_window,
 			payment_grace_ms * interval '1 millisecond' AS payment_grace
 	)`
@@ -261,7 +262,7 @@ const insertSale = `WITH sale AS (
 const insertRows = `
 	INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 	SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,
-		'pending', '', c.epoch, c.seq, c.terms, c.node, c.accepted_at,
+		sale.status, '', c.epoch, c.seq, c.terms, c.node, c.accepted_at,
 		sale.now, sale.now + payment_window, sale.now + payment_window + payment_grace, sale.now
 	FROM sale, unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
 			$8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::timestamptz[])

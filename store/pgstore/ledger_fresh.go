@@ -116,7 +116,8 @@ const insertFresh = `WITH now AS MATERIALIZED (
 			AND (l.total IS NULL OR taken + $2 <= l.total) AND (cap IS NULL OR taken + $2 <= cap)
 			AND EXISTS (SELECT FROM orders WHERE order_id = $11)
 			AND NOT EXISTS (SELECT FROM unnest($4::text[]) AS b (id), LATERAL (SELECT ` + ofBuyer + ` LIMIT 1) o)
-		RETURNING price_amount, price_currency, l.seq, now.at, date_trunc('milliseconds', clock_timestamp()) AS now,
+		RETURNING price_amount, price_currency, CASE WHEN free THEN 'paid' ELSE 'pending' END AS status,
+			l.seq, now.at, date_trunc('milliseconds', clock_timestamp()) AS now,
 			payment_window_ms * interval '1 millisecond' AS payment_window,
 			payment_grace_ms * interval '1 millisecond' AS payment_grace
 	), ledger AS (
@@ -124,7 +125,7 @@ const insertFresh = `WITH now AS MATERIALIZED (
 	), placed AS (
 		INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 		SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,
-			'pending', '', $8, sale.seq + c.n, $9, $10, sale.at,
+			sale.status, '', $8, sale.seq + c.n, $9, $10, sale.at,
 			sale.now, sale.now + payment_window, sale.now + payment_window + payment_grace, sale.now
 		FROM sale, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
 			WITH ORDINALITY AS c (order_id, buyer_id, claim_key, meta, quantity, n)

@@ -921,6 +921,26 @@ func TestABatchOfNewBuyers(t *testing.T) {
 	}
 }
 
+// A claim of a free sale is a paid order, decided in one round trip or in two, and ends as one: by a refund.
+func TestAClaimOfAFreeSaleIsPaid(t *testing.T) {
+	t.Parallel()
+	store, l, _ := sell(t, func(s *sluice.Sale) { s.Price.Amount, s.Free = 0, true })
+	ann, bob := claimOf("ann", 1), claimOf("bob", 1)
+	codes(t, l, "sale", ann)
+	if _, done, err := l.Fresh(t.Context(), "sale", []sluice.Claim{bob}); err != nil || !done {
+		t.Fatalf("decided in one round trip %t, %v", done, err)
+	}
+	for _, c := range []sluice.Claim{ann, bob} {
+		if o := must.Get(store.Order(t.Context(), c.Order))(t); o.Status != sluice.Paid || !o.Free() {
+			t.Errorf("%+v; want a paid order", o)
+		}
+	}
+	must.Get(store.Change(t.Context(), sluice.Change{Order: ann.Order, Action: sluice.Refund}))(t)
+	if r := must.Get(l.Read(t.Context(), []sluice.SaleID{"sale"}))(t)[0]; r.Taken != 1 {
+		t.Errorf("%d taken after a refund, want 1", r.Taken)
+	}
+}
+
 // A batch that is not of new buyers alone is the last that is tried in one round trip, until
 // there was one again; an old cooldown does not matter.
 func TestBatchesOfNewBuyersAreTriedAfterOne(t *testing.T) {

@@ -79,3 +79,42 @@ func TestMoneyHasTheDigitsOfItsCurrency(t *testing.T) {
 		}
 	}
 }
+
+// A price of 0 is no amount. There is nothing to pay at a free sale, and the page says so in both languages; at another
+// one it says nothing of a price, which the shop keeps elsewhere.
+func TestAPriceOfZeroIsNoAmount(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	for _, c := range []struct {
+		free                             bool
+		buyer, price, chinese, title, is string
+	}{
+		{true, "zero-free", "Free", "免费", "Confirmed", "paid"},
+		{false, "zero-elsewhere", "", "", "It is yours", "pending"},
+	} {
+		b := visit(t, s, c.buyer).tab()
+		sale := s.sale(t, units(5), func(m *api.CreateSale) {
+			m.Price.Value.Amount = 0
+			if c.free {
+				m.Free = api.Some(true)
+			}
+		})
+		b.openSale(sale, c.buyer)
+		b.wait(canBuy)
+		const price = `document.getElementById("price")`
+		if got := b.text(price + `.checkVisibility() ? ` + price + `.innerText : ""`); got != c.price {
+			t.Errorf("%s: the price is %q, want %q", c.buyer, got, c.price)
+		}
+		b.click("#buy")
+		b.wait(`document.getElementById("order").dataset.status === "` + c.is + `"`)
+		b.says("order-title", c.title)
+		if got := b.text(`document.querySelector("main").innerText`); strings.Contains(got, "0.00") ||
+			c.free && strings.Contains(got, "ay ") {
+			t.Errorf("%s: the page says\n%s", c.buyer, got)
+		}
+		b.speak("zh-CN")
+		if got := b.text(price + `.innerText`); got != c.chinese {
+			t.Errorf("%s: the price is %q in Chinese, want %q", c.buyer, got, c.chinese)
+		}
+	}
+}

@@ -24,6 +24,10 @@ export function money({ amount, currency }) {
   }
 }
 
+// price is what a sale's unit costs. A price of 0 is no amount: either there is nothing to pay, or the shop keeps its
+// prices elsewhere, and nothing is said.
+export const price = (sale) => (sale.price.amount ? money(sale.price) : sale.free ? t("free") : "");
+
 export const number = (n) => new Intl.NumberFormat(lang()).format(n);
 
 // leftText is how many units of a sale are left, in the way of shops of this language.
@@ -31,7 +35,7 @@ export const leftText = ({ total }, n) =>
   t("left", { n: number(n), percent: total === null ? null : Math.floor(100 * (1 - n / total)) });
 
 // discount is how much a price is below the former one, in whole percent.
-export const discount = ({ price, list_price: former }) => (former ? Math.trunc(100 * (1 - price.amount / former.amount)) : 0);
+export const discount = ({ price, free, list_price: former }) => (former && (price.amount || free) ? Math.trunc(100 * (1 - price.amount / former.amount)) : 0);
 
 // element makes one of the page: with properties, a text, or others in it.
 export function element(name, { className, text, ...rest } = {}, ...children) {

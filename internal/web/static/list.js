@@ -1,7 +1,7 @@
 // The list of sales, by day and hour of the visitor's own clock.
 
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
-import { day, discount, element, hour as hourOf, leftText, money, short, time } from "./format.js";
+import { day, discount, element, hour as hourOf, leftText, money, price as priceOf, short, time } from "./format.js";
 import { base, clock, pictureOf, sluice } from "./here.js";
 import { sleep } from "./http.js";
 import { onLanguage, t, titleOf } from "./texts.js";
@@ -12,8 +12,8 @@ const SOON = 24 * 3600_000; // ms before the opening from which it is counted do
 let sales = null;
 
 function tile(sale) {
-  const price = element("span", { className: "price" }, element("strong", { text: money(sale.price) }));
-  if (sale.list_price) price.append(" ", element("s", { text: money(sale.list_price) }));
+  const price = element("span", { className: "price" }, element("strong", { text: priceOf(sale) }));
+  if (sale.list_price && priceOf(sale)) price.append(" ", element("s", { text: money(sale.list_price) }));
   const off = discount(sale);
   if (off > 0) price.append(" ", element("span", { className: "off", text: `−${off}%` }));
   const shot = element("span", { className: "shot" });

@@ -11,6 +11,9 @@ const SAY_AT = [300, 60];
 
 export const ended = (order) => ["cancelled", "expired", "rejected", "refunded", "refund_due"].includes(order.status);
 
+// worded is a status as the texts know it: of money nothing is said where none is known of.
+export const worded = ({ status, amount }) => (!amount && ["paid", "refunded"].includes(status) ? `${status}0` : status);
+
 export class OrderPanel {
   // onOrder is called with every new state of the order, and with null when
   // this buyer has no such order. payLink is where to pay for one, or null.
@@ -128,9 +131,10 @@ export class OrderPanel {
     const { status } = order;
     const late = this.wasLate = this.late();
     this.$("order").dataset.status = late ? "late" : status;
-    this.set("order-title", t(late ? "s_late" : `s_${status}`, { n: order.quantity }));
+    this.set("order-title", t(late ? "s_late" : `s_${worded(order)}`, { n: order.quantity }));
     this.set("order-text", this.note ? t(this.note) : this.text());
     this.set("order-amount", money(order));
+    this.$("order-amount").parentElement.hidden = !order.amount; // it costs nothing, or the shop knows the price
     this.set("order-quantity", number(order.quantity));
     this.set("order-id", order.order_id);
     const page = `${base}/o/${encodeURIComponent(order.order_id)}`;
@@ -151,7 +155,7 @@ export class OrderPanel {
     const { status, reason, quantity: n } = this.order;
     if (status === "rejected") return t("t_rejected", { reason: reason === "not_covered" ? "" : reason });
     if (status === "pending") return t(this.late() ? "t_late" : this.payLink("x") ? "t_pending" : "t_pendingShop", { n });
-    return t(`t_${status}`, { n });
+    return t(`t_${worded(this.order)}`, { n });
   }
 
   tick() {

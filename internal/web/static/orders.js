@@ -5,6 +5,7 @@ import { showClock } from "./foot.js";
 import { element, money, short, time } from "./format.js";
 import { base, clock, pictureOf, sluice } from "./here.js";
 import { Problem } from "./http.js";
+import { worded } from "./orderpanel.js";
 import { onLanguage, t, titleOf } from "./texts.js";
 
 const $ = (id) => document.getElementById(id);
@@ -46,8 +47,8 @@ function row(order) {
   if (first) shot.append(element("img", { src: pictureOf(sale, first), width: 640, height: 640, alt: "" }));
   const text = element("div", {},
     element("a", { className: "name", href: page, text: titleOf(sale) }),
-    element("p", { className: "few", text: `${money(order)} · × ${order.quantity} · ${time(Date.parse(order.accepted_at), clock.now())}` }),
-    element("p", { className: "state", text: t(`s_${status}`, { n: order.quantity }) }));
+    element("p", { className: "few", text: `${order.amount ? `${money(order)} · ` : ""}× ${order.quantity} · ${time(Date.parse(order.accepted_at), clock.now())}` }),
+    element("p", { className: "state", text: t(`s_${late ? "late" : worded(order)}`, { n: order.quantity }) }));
   text.lastChild.dataset.status = status;
   const item = element("li", { className: "card" }, shot, text);
   if (status === "pending") {

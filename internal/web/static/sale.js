@@ -2,7 +2,7 @@
 
 import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
-import { discount, money, number, time } from "./format.js";
+import { discount, money, number, price, time } from "./format.js";
 import { clock } from "./here.js";
 import { set as setIn } from "./orderpanel.js";
 import { showSale } from "./saleview.js";
@@ -25,8 +25,10 @@ function onRender(sale, now, came) {
 // renderFacts sets right what the page says, should it be an old copy.
 function renderFacts(sale) {
   set("title", titleOf(sale));
-  set("price", money(sale.price));
-  $("list").hidden = !sale.list_price;
+  const text = price(sale);
+  set("price", text);
+  $("price").parentElement.hidden = !text;
+  $("list").hidden = !sale.list_price || !text;
   if (sale.list_price) set("list-price", money(sale.list_price));
   const off = discount(sale);
   $("off").hidden = off <= 0;

@@ -18,6 +18,7 @@ CREATE TABLE IF NOT EXISTS sales (
     price_currency      VARBINARY(3)  NOT NULL CHECK (length(price_currency) = 3),
     list_price_amount   BIGINT        CHECK (list_price_amount >= 0),
     list_price_currency VARBINARY(3),
+    free                TINYINT(1)    NOT NULL CHECK (free IN (0, 1)), -- its orders are paid when they are stored
     payment_window_ms   BIGINT        NOT NULL CHECK (payment_window_ms > 0),
     payment_grace_ms    BIGINT        NOT NULL CHECK (payment_grace_ms >= 0),
     rules               JSON          NOT NULL DEFAULT ('{}'), -- asked of a buyer before the ledger
@@ -50,6 +51,7 @@ CREATE TABLE IF NOT EXISTS sales (
 
     CONSTRAINT sales_list_price CHECK (list_price_currency = price_currency
         AND (list_price_amount IS NULL) = (list_price_currency IS NULL)),
+    CONSTRAINT sales_free CHECK (free = 0 OR price_amount = 0),
     CONSTRAINT sales_window CHECK (closes_at > opens_at),
     CONSTRAINT sales_epochs CHECK (loaded_epoch BETWEEN 0 AND epoch),
     CONSTRAINT sales_cap CHECK ((cap IS NULL) = (total IS NULL) AND (cap IS NULL OR cap >= total)),

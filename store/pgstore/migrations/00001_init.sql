@@ -17,6 +17,7 @@ CREATE TABLE sales (
     price_currency      text           NOT NULL,
     list_price_amount   bigint,
     list_price_currency text,
+    free                boolean        NOT NULL, -- its orders are paid when they are stored
     payment_window_ms   bigint         NOT NULL,
     payment_grace_ms    bigint         NOT NULL,
     rules               jsonb          NOT NULL DEFAULT '{}', -- asked of a buyer before the ledger
@@ -65,6 +66,7 @@ DECLARE wrong text := CASE
     WHEN NEW.list_price_amount < 0 THEN 'list_price_amount < 0'
     WHEN (NEW.list_price_amount IS NULL) <> (NEW.list_price_currency IS NULL) THEN 'half a list_price'
     WHEN NEW.list_price_currency <> NEW.price_currency THEN 'list_price_currency is another one'
+    WHEN NEW.free AND NEW.price_amount <> 0 THEN 'free, with a price'
     WHEN NEW.payment_window_ms <= 0 THEN 'payment_window_ms <= 0'
     WHEN NEW.payment_grace_ms < 0 THEN 'payment_grace_ms < 0'
     WHEN NEW.terms_version < 1 THEN 'terms_version < 1'
@@ -87,8 +89,8 @@ $$;
 -- +goose StatementEnd
 
 CREATE TRIGGER sales_checked AFTER INSERT OR UPDATE OF id, price_amount, price_currency, list_price_amount,
-    list_price_currency, payment_window_ms, payment_grace_ms, terms_version, total, cap, max_per_buyer, max_orders,
-    max_unpaid, opens_at, closes_at, epoch, loaded_epoch
+    list_price_currency, free, payment_window_ms, payment_grace_ms, terms_version, total, cap, max_per_buyer,
+    max_orders, max_unpaid, opens_at, closes_at, epoch, loaded_epoch
     ON sales FOR EACH ROW EXECUTE FUNCTION sales_checked();
 -- As checks are: also for what a subscription applies.
 ALTER TABLE sales ENABLE ALWAYS TRIGGER sales_checked;

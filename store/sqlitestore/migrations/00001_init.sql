@@ -13,6 +13,7 @@ CREATE TABLE sales (
     price_currency      TEXT    NOT NULL CHECK (length(price_currency) = 3),
     list_price_amount   INTEGER CHECK (list_price_amount >= 0),
     list_price_currency TEXT    CHECK (list_price_currency = price_currency),
+    free                INTEGER NOT NULL CHECK (free IN (0, 1)), -- its orders are paid when they are stored
     payment_window_ms   INTEGER NOT NULL CHECK (payment_window_ms > 0),
     payment_grace_ms    INTEGER NOT NULL CHECK (payment_grace_ms >= 0),
     rules               TEXT    NOT NULL DEFAULT '{}' CHECK (json_valid(rules)), -- asked of a buyer before the ledger
@@ -44,6 +45,7 @@ CREATE TABLE sales (
     remains             TEXT    CHECK (json_valid(remains)), -- of its orders, once the first one is deleted
 
     CHECK ((list_price_amount IS NULL) = (list_price_currency IS NULL)),
+    CHECK (free = 0 OR price_amount = 0),
     CONSTRAINT cap_covers_total CHECK ((cap IS NULL) = (total IS NULL) AND (cap IS NULL OR cap >= total)),
     CONSTRAINT no_oversell CHECK (cap IS NULL OR taken <= cap) -- I1, whatever the ledger says
 ) STRICT;
