@@ -219,10 +219,13 @@ type reconciled struct {
 
 // printReconciled prints the reports; what remains is a failure.
 func (a *app) printReconciled(list reconciled) error {
-	remaining := int64(0)
+	remaining, hint := int64(0), ""
 	var rows [][]string
 	for _, r := range list.Reports {
 		remaining += r.Remaining
+		if !r.Applied && r.Skipped == "" {
+			hint = "; --apply repairs what is safe to repair"
+		}
 		before := len(rows)
 		for _, d := range r.Differences {
 			if d.Count == 0 || r.Skipped != "" {
@@ -245,7 +248,7 @@ func (a *app) printReconciled(list reconciled) error {
 	}
 	err := a.printTable(list, []string{"SALE", "DIFFERENCE", ">FOUND", ">REPAIRED", "WHAT"}, rows)
 	if err == nil && remaining > 0 {
-		err = fmt.Errorf("%s not repaired", figures.Plural(remaining, "difference is", "differences are"))
+		err = fmt.Errorf("%s not repaired%s", figures.Plural(remaining, "difference is", "differences are"), hint)
 	}
 	return err
 }

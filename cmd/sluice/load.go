@@ -281,7 +281,16 @@ func (a *app) printRush(r *loadgen.Result) {
 			rows = append(rows, []string{words[code], figures.Thousands(n), loadgen.CodeName(code)})
 		}
 	}
-	rows = append(rows, []string{"never got an answer", figures.Thousands(r.Errors), "errors"})
+	unanswered := r.Errors
+	for reason, n := range r.ErrorReasons {
+		if loadgen.Answered(reason) {
+			unanswered -= n
+		}
+	}
+	rows = append(rows, []string{"never got an answer", figures.Thousands(unanswered), "errors"})
+	if n := r.Errors - unanswered; n > 0 {
+		rows = append(rows, []string{"got another answer", figures.Thousands(n), "errors"})
+	}
 	_ = a.printTable(nil, []string{"TRIES", ">", "CODE"}, rows)
 	a.printReasons(r.ForbiddenReasons)
 	a.printReasons(r.ErrorReasons)

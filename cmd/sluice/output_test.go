@@ -42,10 +42,10 @@ var sampleResult = loadgen.Result{
 	Decisions: loadgen.Decisions{
 		sluice.Accepted: 1000, sluice.SoldOut: 99_000, sluice.BuyerLimit: 4999,
 		sluice.RateLimited: 1,
-	}, Errors: 2,
+	}, Errors: 4,
 	LatencyMS:    loadgen.Latency{P50: 1.234, P95: 9.96, P99: 35.2, Max: 1520},
 	OrdersStored: ptr(int64(1000)), DistinctBuyers: ptr(int64(1000)), StoredAfterS: ptr(0.0123), Replayed: 3,
-	ErrorReasons: map[string]int64{"no answer in time": 1, "connection lost: EOF": 1},
+	ErrorReasons: map[string]int64{"no answer in time": 1, "connection lost: EOF": 1, "unauthenticated": 2},
 }
 
 var sampleLife = loadgen.Lifecycle{

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +66,25 @@ func (a *app) saleCreate() *cobra.Command {
 		if sale, err = f.shown.addPictures(ctx, c, sale); err != nil {
 			return fmt.Errorf("the sale %s is created, but: %w", sale.ID, err)
 		}
+		if f.file == "" {
+			a.sayDefaults(cmd.Flags().Changed, &sale)
+		}
 		return a.printSale(sale)
 	})
+}
+
+// sayDefaults says what a new sale has by default, of which a merchant would want to know before buyers do.
+func (a *app) sayDefaults(given func(flag string) bool, sale *api.AdminSale) {
+	var notes []string
+	if !given("opens-at") && sale.State == sluice.StateOpen {
+		notes = append(notes, "is open now (without --opens-at)")
+	}
+	if !given("currency") {
+		notes = append(notes, "is sold in "+sale.Price.Currency+" (without --currency)")
+	}
+	if notes != nil {
+		a.say("%s %s.", sale.ID, strings.Join(notes, ", and "))
+	}
 }
 
 func (a *app) salePatch() *cobra.Command {

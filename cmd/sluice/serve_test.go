@@ -76,6 +76,24 @@ func (r *running) end(t *testing.T) {
 	}
 }
 
+// What a new sale has by default and cannot be undone before buyers see it is said.
+func TestCreatingSaysWhatWasNotGiven(t *testing.T) {
+	shop := &merchantAPI{answers: map[string]func(string) any{"POST /v1/admin/sales": always(sampleSale)}}
+	env := shop.against(t)
+	for flags, said := range map[string]string{
+		"":                              "phone is open now (without --opens-at), and is sold in CNY (without --currency).\n",
+		"--currency CNY":                "phone is open now (without --opens-at).\n",
+		"--opens-at now":                "phone is sold in CNY (without --currency).\n",
+		"--opens-at now --currency CNY": "",
+		"--json":                        "",
+	} {
+		args := append([]string{"sale", "create", "--title", "T", "--price", "1", "--total", "1"}, strings.Fields(flags)...)
+		if got := command(t, env, args...); got.code != exitOK || got.stderr != said {
+			t.Errorf("%s: %+v", flags, got)
+		}
+	}
+}
+
 func TestServeSellAudit(t *testing.T) {
 	s := serve(t)
 	if !strings.Contains(s.out.String(), s.url+"/v1/sales") || !strings.HasPrefix(s.url, "http://127.0.0.1:") {

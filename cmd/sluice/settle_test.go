@@ -164,11 +164,17 @@ func TestReconcileTellsWhatRemains(t *testing.T) {
 	shop := &merchantAPI{answers: map[string]func(string) any{path: always(report)}}
 	env := shop.against(t)
 	got := command(t, env, "reconcile", "--sale", "phone")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired") ||
+	if got.code != exitFailed || !strings.Contains(got.stderr, "1 difference is not repaired; --apply repairs") ||
 		shop.bodies[path] != `{"apply":false}` ||
 		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, "version 1 of the terms") ||
 		strings.Contains(got.out, "in_flight") {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
+	}
+	report.Applied = true
+	shop.answers[path] = always(report)
+	if got := command(t, env, "reconcile", "--sale", "phone", "--apply"); got.code != exitFailed ||
+		strings.Contains(got.stderr, "--apply") {
+		t.Errorf("%+v", got)
 	}
 	report.Remaining = 0
 	shop.answers[path] = always(report)

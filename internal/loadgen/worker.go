@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -263,6 +264,12 @@ func (c *Crowd) record(buyer int, key sluice.Key, got verdict, begin, took time.
 		}
 	}
 }
+
+// Answered reports whether a reason for an error is what a server answered, a code or a status, and
+// not that no answer came.
+func Answered(reason string) bool { return answered.MatchString(reason) }
+
+var answered = regexp.MustCompile(`^([a-z_]+|HTTP \d.*|20\d .*)$`)
 
 // countReason counts one, of a bounded number of different ones.
 func countReason(reasons map[string]int64, reason string) {

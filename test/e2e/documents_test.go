@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -149,8 +150,9 @@ func TestWalks(t *testing.T) {
 	const until = "until ./sluice order list --sale "
 	for _, w := range []walk{
 		{
-			page: "README.md", has: []string{"go build"},
+			page: "README.md", has: []string{"go build", "kill"},
 			edits: []string{
+				"kill $SERVER\n", "", // the trap does
 				"go build -o sluice ./cmd/sluice\n", "", "./sluice serve &", "./sluice serve " + serving,
 				"./sluice order list", until + "phone | grep -q alice; do sleep 0.01; done\n./sluice order list",
 			},
@@ -170,7 +172,7 @@ func TestWalks(t *testing.T) {
 			page: "docs/sizing.md", has: []string{"INFO memory", "sluice load"},
 			edits: []string{
 				"redis://127.0.0.1:6379 &\n", redis.URL() + " " + serving, "redis-cli", "redis-cli -u " + redis.URL(),
-				"100000", "1000", "--connections 1000", "--connections 20", "100ms", "1m",
+				"kill $SERVER\n", "", "100000", "1000", "--connections 1000", "--connections 20", "100ms", "1m",
 			},
 			wants: []string{"got one              1,000  accepted", "used_memory:", "rehearsal"},
 		},
@@ -189,11 +191,47 @@ func TestWalks(t *testing.T) {
 	}
 }
 
+// A page that starts something by its commands keeps its process id, and stops it at the end. What they
+// write into a clone of the repository is ignored by git.
+func TestWalksLeaveNothingBehind(t *testing.T) {
+	started := regexp.MustCompile(`(?m)^[^#\n]* &(?: *#.*)?\n(?:([A-Z]+)=\$!)?`)
+	written := regexp.MustCompile(`(?: >|--promises| -o) ?([\w.-]*\w\.?\w*)`)
+	named := regexp.MustCompile(`^(?:// |<!doctype html>\n<!-- )([\w.]+):`)
+	ignored := read(t, "../../.gitignore")
+	pages := must.Get(filepath.Glob("../../docs/*.md"))(t)
+	for _, file := range append(pages, "../../README.md", "../../README.zh-CN.md") {
+		page := strings.TrimPrefix(file, "../../")
+		all := snippets(t, page)
+		clone := slices.ContainsFunc(all, func(s snippet) bool { return strings.Contains(s.text, "go build -o sluice ") })
+		var commands string
+		for _, s := range all {
+			var files [][]string
+			if s.language == "sh" {
+				commands += s.text
+				files = written.FindAllStringSubmatch(s.text, -1)
+			} else if name := named.FindStringSubmatch(s.text); name != nil {
+				files = [][]string{name}
+			}
+			for _, name := range files {
+				if clone && !strings.Contains(ignored, "\n/"+name[1]+"\n") {
+					t.Errorf("%s writes %s, which .gitignore does not have", page, name[1])
+				}
+			}
+		}
+		for _, start := range started.FindAllStringSubmatch(commands, -1) {
+			ends := regexp.MustCompile(`(?m)^(?:kill|wait)(?: -\d)?.* ?\$` + start[1] + `\b`)
+			if start[1] == "" || !ends.MatchString(commands) {
+				t.Errorf("%s does not stop what it starts: %s", page, start[0])
+			}
+		}
+	}
+}
+
 // articles goes through all steps of the articles.
 var articles = walk{
 	page: "docs/articles.md", has: []string{"go build"},
 	edits: []string{
-		"go build -o sluice ./cmd/sluice\n", "", "./sluice serve &", "./sluice serve " + serving,
+		"kill $SERVER\n", "", "go build -o sluice ./cmd/sluice\n", "", "./sluice serve &", "./sluice serve " + serving,
 		"curl -sI", "curl -i", "curl -si", "curl -i", // of what our own curl knows
 		"curl -sN --max-time 1 $URL/v1/sales/mug/events || true", "",
 		"sleep 1\n", "until ./sluice order list --sale mug | grep -q bob; do sleep 0.01; done\n",
@@ -210,6 +248,8 @@ var articles = walk{
 func TestChineseSnippetsAgree(t *testing.T) {
 	comment := regexp.MustCompile(`(?m)[ \t]*(?:#|//) .*$`)
 	title := regexp.MustCompile(`--title "[^"]*"`)
+	// Of a page for customers: what stands between tags, its language, and the words of codes.
+	words := regexp.MustCompile(`>[^<>{}\n]+<|<!-- .*-->|lang="[\w-]+"|(\w+): "[^"{}]*"`)
 	pages, err := filepath.Glob("../../docs/*.zh-CN.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatal(pages, err)
@@ -219,6 +259,12 @@ func TestChineseSnippetsAgree(t *testing.T) {
 		code := func(file string) (all []snippet) {
 			for _, s := range snippets(t, file) {
 				s.text = title.ReplaceAllString(comment.ReplaceAllString(s.text, ""), "--title T")
+				if whole := strings.HasPrefix(s.text, "<!doctype html>"); whole {
+					if chinese := strings.Contains(s.text, `<html lang="zh-CN">`); chinese != strings.Contains(file, ".zh-CN.") {
+						t.Errorf("%s has a page in another language", file)
+					}
+					s.text = words.ReplaceAllString(s.text, "$1")
+				}
 				all = append(all, s)
 			}
 			return all

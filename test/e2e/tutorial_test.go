@@ -133,7 +133,7 @@ func buyOnThePage(ctx context.Context, program, profile, shop string) error {
 	if err := chromedp.Do(tab, chromedp.SendKeys(chromedp.CSS("input"), "alice\r")); err != nil {
 		return err
 	}
-	for _, step := range []struct{ button, result string }{{"#buy", "pending"}, {"#pay", "paid"}} {
+	for _, step := range []struct{ button, result string }{{"#buy", "reserved"}, {"#pay", "paid"}} {
 		if err := press(tab, step.button, step.result); err != nil {
 			return err
 		}
@@ -144,7 +144,7 @@ func buyOnThePage(ctx context.Context, program, profile, shop string) error {
 	if err := press(tab, "#buy", "paid"); err != nil {
 		return err
 	}
-	for _, result := range []string{"pending", "buyer_limit"} {
+	for _, result := range []string{"reserved", "at most two each"} {
 		another, end := chromedp.NewContext(tab)
 		defer end()
 		if err := visit(another); err != nil {
