@@ -169,7 +169,7 @@ func (c *checked) refused() {
 		case o.method == http.MethodGet:
 			c.judge(400, o.method, path+"?nonsense=1", "", headers...)
 		case o.method == http.MethodPut:
-			c.judge(400, o.method, strings.Replace(o.path, "{sale}/lists/{list}", "phone/lists/allow", 1), "\t", headers...)
+			c.judge(400, o.method, strings.Replace(o.path, "{sale}/lists/{list}", "phone/lists/allow", 1), "a\tb", headers...)
 		default:
 			c.judge(400, o.method, path, `{"nonsense":1}`, headers...)
 		}
