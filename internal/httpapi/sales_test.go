@@ -93,6 +93,8 @@ func TestSameSale(t *testing.T) {
 			field.Set(reflect.ValueOf(sluice.StateClosed))
 		case int64:
 			field.SetInt(7)
+		case bool:
+			field.SetBool(true)
 		case sluice.Money:
 			field.Set(reflect.ValueOf(sluice.Money{Amount: 7}))
 		case sluice.Showcase:
