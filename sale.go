@@ -193,7 +193,7 @@ const (
 // Rules are comparable. Their JSON is what stores keep.
 type Rules struct {
 	// BuyerRate bounds the tries of one buyer, AddressRate those that come from
-	// one address (of IPv6: from one /64).
+	// one address (of IPv6: from one /64; from a /56 twice, a /48 four times as many).
 	BuyerRate   BuyerRate   `json:"buyer_rate,omitzero"`
 	AddressRate AddressRate `json:"address_rate,omitzero"`
 	// AdmissionRatio bounds the claims in flight: over all servers, at most the ratio

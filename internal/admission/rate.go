@@ -13,8 +13,9 @@ import (
 
 // rates counts the tries of buyers and of addresses on this server.
 type rates struct {
-	buyers, addresses *meters.Table
-	start             time.Time
+	buyers    *meters.Table
+	addresses NetworkMeters
+	start     time.Time
 
 	// accepted are hashes of claims that were accepted here not long ago, each in the
 	// cell that it names itself; a later one of the same cell replaces it.
@@ -23,8 +24,9 @@ type rates struct {
 
 func newRates(most int, start time.Time) *rates {
 	return &rates{
-		buyers: meters.New(most), addresses: meters.New(most), start: start,
-		accepted: newHashCells(),
+		buyers: meters.New(most), start: start,
+		addresses: NetworkMeters{meters.New(most), meters.New(most), meters.New(most)},
+		accepted:  newHashCells(),
 	}
 }
 
@@ -43,53 +45,6 @@ type attempter struct {
 	buyer sluice.BuyerID
 }
 
-// neighbours are an address at a sale.
-type neighbours struct {
-	sale sluice.SaleID
-	from Network
-}
-
-// Network is what counts as one address: of IPv6 the /64, since who has one
-// address has all of them; of IPv4 the address, though many may share it.
-type Network struct {
-	v6   bool
-	bits [8]byte
-}
-
-// NetworkOf returns an address's origin. Unknown addresses are one origin
-// together.
-func NetworkOf(address netip.Addr) (o Network) {
-	if address = address.Unmap(); address.Is4() {
-		four := address.As4()
-		copy(o.bits[:], four[:])
-		return o
-	}
-	sixteen := address.As16() // of no address: zero
-	o.v6 = true
-	copy(o.bits[:], sixteen[:8])
-	return o
-}
-
-// String returns the network of the origin, like 192.0.2.1 or 2001:db8:0:1::/64.
-func (o Network) String() string {
-	if !o.v6 {
-		return netip.AddrFrom4([4]byte(o.bits[:4])).String()
-	}
-	var sixteen [16]byte
-	copy(sixteen[:], o.bits[:])
-	return netip.PrefixFrom(netip.AddrFrom16(sixteen), 64).String()
-}
-
-// Wider returns the network of so many bits, a multiple of 8, that an IPv6 origin
-// is in: providers give a home a /56 and a company a /48. False: it is an IPv4
-// address.
-func (o Network) Wider(bits int) (Network, bool) {
-	for i := bits / 8; i < len(o.bits); i++ {
-		o.bits[i] = 0
-	}
-	return o, o.v6
-}
-
 // check counts a try, and returns how long to wait if it is not within the
 // rates: until it is within both. Then it counts in neither, so a
 // buyer over their own limit does not consume the shared allowance of the
@@ -97,8 +52,9 @@ func (o Network) Wider(bits int) (Network, bool) {
 func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID, address netip.Addr,
 	now time.Time,
 ) (check, time.Duration) {
-	buyers, addresses := meters.TryBoth(r.buyer(rules, sale, buyer), r.address(rules, sale, address),
-		now.Sub(r.start).Microseconds())
+	at := r.addresses.Attempts(rules.AddressRate, sale, address)
+	waits := meters.TryAll(now.Sub(r.start).Microseconds(), r.buyer(rules, sale, buyer), at[0], at[1], at[2])
+	buyers, addresses := waits[0], max(waits[1], waits[2], waits[3])
 	switch {
 	case buyers == 0 && addresses == 0:
 		return checkNone, 0
@@ -110,10 +66,6 @@ func (r *rates) check(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buye
 
 func (r *rates) buyer(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.BuyerID) meters.Attempt {
 	return meters.AttemptOf(r.buyers, rules.BuyerRate.Meter(), attempter{sale, buyer})
-}
-
-func (r *rates) address(rules *sluice.Rules, sale sluice.SaleID, address netip.Addr) meters.Attempt {
-	return meters.AttemptOf(r.addresses, rules.AddressRate.Meter(), neighbours{sale, NetworkOf(address)})
 }
 
 // repeatRate is how often one buyer may have the ledger asked, on each server,
@@ -160,7 +112,12 @@ func (r *rates) denied(rules *sluice.Rules, sale sluice.SaleID, buyer sluice.Buy
 ) {
 	at := now.Sub(r.start).Microseconds()
 	r.buyer(rules, sale, buyer).Denied(at, wait.Buyer.Microseconds())
-	r.address(rules, sale, address).Denied(at, wait.Address.Microseconds())
+	for i, attempt := range r.addresses.Attempts(rules.AddressRate, sale, address) {
+		if i > 0 {
+			wait.Address = 0 // the ledger counts addresses; the networks that they are in each server counts
+		}
+		attempt.Denied(at, wait.Address.Microseconds())
+	}
 }
 
 // sharedRates are the rates over all servers, zero where there is none.

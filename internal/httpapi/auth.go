@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,42 +170,45 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 // is not among the trusted ones makes all of the public one address.
 type guesses struct {
 	strangers bool // it is the public listener's
-	wrong     *meters.Table
-	meter     sluice.Meter
+	wrong     admission.NetworkMeters
 	quiet     burst // of log lines
 	count     Counter
 	log       *slog.Logger
 	admins    *auth.Admins
 }
 
-// guessRate is how many wrong keys an address may try.
+// guessRate is how many wrong keys an address may try (of IPv6: a /64; a /56 twice, a /48 four times as many).
 var guessRate = sluice.AddressRate{Requests: 20, PerS: 60}
 
-// maxGuessers bounds the memory: some 3 MB for each listener.
+// maxGuessers bounds the memory: some 9 MB for each listener.
 const maxGuessers = 1 << 16
 
 // newGuesses admits newcomers to a full table: who has as many addresses as it has room for may try
 // a million keys a minute anyway.
 func newGuesses(o *Options, strangers bool) *guesses {
-	return &guesses{
-		strangers: strangers, wrong: meters.NewOpen(maxGuessers), meter: guessRate.Meter(),
-		count: o.AdminDecided, log: o.Log, admins: o.Admins,
+	g := &guesses{strangers: strangers, count: o.AdminDecided, log: o.Log, admins: o.Admins}
+	for i := range g.wrong {
+		g.wrong[i] = meters.NewOpen(maxGuessers)
 	}
+	return g
 }
 
 // find returns whose key this is. Held: its address has tried too many wrong ones.
 func (g *guesses) find(key string, from netip.Addr, now time.Time) (admin auth.Admin, ok, held bool) {
-	who := meters.Key(g.wrong, admission.NetworkOf(from))
-	wait := g.wrong.Try(g.meter, who, now.UnixMicro())
-	held = wait > 0 && !(g.strangers && from.IsLoopback())
+	tries, at := g.wrong.Attempts(guessRate, "", from), now.UnixMicro()
+	waits := meters.TryAll(at, tries[:]...)
+	tooMany := slices.Max(waits[:]) > 0
+	held = tooMany && !(g.strangers && from.IsLoopback())
 	if admin, ok = g.admins.Find(key); ok && !(g.strangers && held) {
-		if wait == 0 {
-			g.wrong.Undo(g.meter, who)
+		if !tooMany {
+			for _, try := range tries {
+				try.Denied(at, 0)
+			}
 		}
 		return admin, true, false
 	}
 	g.count.Count("wrong_key")
-	if wait > 0 && g.quiet.admit(now) {
+	if tooMany && g.quiet.admit(now) {
 		g.log.Warn("an address tries keys of admins", "address", from)
 	}
 	return auth.Admin{}, false, held

@@ -18,10 +18,11 @@ import (
 // Connections bounds the connections of a listener, so that descriptors are left
 // for the databases and for other clients. As long as there are enough, no client
 // notices. When free ones are scarce (less than an eighth), an address may hold at most as
-// many as are free, so with n greedy addresses about one part of n+1 stays free for
-// others; and those that have been idle longest are closed. When next to none is free
-// (a sixteenth) they are closed at once, however short they have been idle, so that
-// many addresses with a connection each keep no client out. Idle is a connection
+// many as are free (of IPv6: a /64; a /56 twice, a /48 four times as many), so with n greedy
+// addresses about one part of n+1 stays free for others; and those that have been idle
+// longest are closed. When next to none is free (a sixteenth) they are closed at once,
+// however short they have been idle, so that many addresses with a connection each
+// keep no client out. Idle is a connection
 // that keeps the server waiting: for its next request, for the whole of a header or
 // body, or for room to send an answer. Trusted proxies carry many clients and are
 // bound by the limit in all alone. Connections with event streams, which have no end,
@@ -34,9 +35,9 @@ type Connections struct {
 
 	mu       sync.Mutex // guards all below
 	open     int
-	streams  int                       // of them, with event streams
-	from     map[admission.Network]int // how many of them, but for trusted proxies
-	scarce   bool                      // a timer runs while it is
+	streams  int           // of them, with event streams
+	from     networkCounts // but for trusted proxies
+	scarce   bool          // a timer runs while it is
 	counts   ConnectionCounts
 	patience time.Duration // how long a connection may be idle while they are scarce
 	busy     time.Duration // until when there is no use in looking for idle ones, as age
@@ -72,7 +73,7 @@ type connection struct {
 // NewConnections returns a limit of most connections.
 func NewConnections(most int, proxies Proxies, log *slog.Logger) *Connections {
 	return &Connections{
-		most: most, proxies: proxies, log: log, from: map[admission.Network]int{}, patience: shortIdle,
+		most: most, proxies: proxies, log: log, from: networkCounts{}, patience: shortIdle,
 	}
 }
 
@@ -136,11 +137,11 @@ func (c *Connections) enter(held *connection) (room bool) {
 	switch {
 	case free <= 0:
 		c.counts.Total++
-	case c.scarce && !held.exempt && c.from[held.from] >= free:
+	case c.scarce && !held.exempt && c.from.full(held.from, free):
 		c.counts.Address++
 	default:
 		if c.open++; !held.exempt {
-			c.from[held.from]++
+			c.from.add(held.from, 1)
 		}
 		return true
 	}
@@ -198,9 +199,7 @@ func (held *connection) leave() {
 	if c.open--; held.exempt {
 		return
 	}
-	if c.from[held.from]--; c.from[held.from] <= 0 {
-		delete(c.from, held.from)
-	}
+	c.from.add(held.from, -1)
 }
 
 // streaming reports whether an event stream has the connection.

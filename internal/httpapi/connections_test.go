@@ -3,6 +3,7 @@ package httpapi
 import (
 	"bufio"
 	"crypto/tls"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -372,4 +373,29 @@ func TestConnectionsThatOthersTakeOver(t *testing.T) {
 		_ = response.Body.Close()
 	}
 	c.await("the place that was given back", func(open int, _ ConnectionCounts) bool { return open == 0 })
+}
+
+// While connections are scarce, a home with many /64 has no more of them than twice what is free.
+func TestScarceConnectionsPerNetwork(t *testing.T) {
+	c := NewConnections(100, Proxies{}, slog.New(slog.DiscardHandler))
+	conn, other := net.Pipe()
+	defer conn.Close()
+	defer other.Close()
+	enter := func(address string) bool {
+		return c.enter(&connection{all: c, conn: conn, from: admission.NetworkOf(netip.MustParseAddr(address))})
+	}
+	for i := range 88 {
+		if !enter(fmt.Sprintf("203.0.113.%d", i)) {
+			t.Fatalf("connection %d finds no room", i)
+		}
+	}
+	home := 0
+	for i := range 100 {
+		if enter(fmt.Sprintf("2001:db8:1:1%02x::1", i)) {
+			home++
+		}
+	}
+	if home != 8 || !enter("198.51.100.1") { // 8 is twice the 4 that are left of 12
+		t.Errorf("a /56 holds %d, want 8, and then others find room", home)
+	}
 }

@@ -101,6 +101,13 @@ func TestStrangersLockNobodyOut(t *testing.T) {
 	if _, body := askWith(handler, merchant, "192.0.2.1:1", "wrong-0123456789abcdef"); strings.Contains(body, "too many") {
 		t.Errorf("the merchant's first wrong key, after a stranger's: %s", body)
 	}
+	for i := range 41 { // a home with a /56 has twice as many tries as an address
+		address := fmt.Sprintf("[2001:db8:1:1%02x::1]:1", i)
+		_, body := askWith(handler, merchant, address, "wrong-0123456789abcdef")
+		if strings.Contains(body, "too many") != (i == 40) {
+			t.Errorf("try %d of a /56: %s", i, body)
+		}
+	}
 	r, w := httptest.NewRequest("GET", "/v1/buyer", nil), httptest.NewRecorder()
 	r.Header.Set("Authorization", "Bearer wrong-0123456789abcdef")
 	for i := range 80_000 {

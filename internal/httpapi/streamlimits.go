@@ -19,9 +19,8 @@ type streamLimits struct {
 
 	mu     sync.Mutex // guards all below
 	taken  int
-	from   map[admission.Network]int // how many of them, only where there are some
-	wide   map[network]int           // the same for wider networks of IPv6
-	denied [2]int64                  // by limit
+	from   networkCounts
+	denied [2]int64 // by limit
 }
 
 // limit is what keeps a reader from a place.
@@ -34,42 +33,31 @@ const (
 )
 
 func newStreamLimits(most, perAddress int) *streamLimits {
-	return &streamLimits{most: most, perAddress: perAddress, from: map[admission.Network]int{}, wide: map[network]int{}}
+	return &streamLimits{most: most, perAddress: perAddress, from: networkCounts{}}
 }
 
-// network is what an origin of IPv6 is in.
-type network struct {
-	origin admission.Network
-	bits   int
+// networkCounts is how many of something each network has, those included that it is in; only where
+// there are some.
+type networkCounts map[admission.Network]int
+
+// add adds n to a network and those that it is in.
+func (c networkCounts) add(in admission.Network, n int) {
+	for ok := true; ok; in, ok = in.Wider() {
+		if c[in] += n; c[in] <= 0 {
+			delete(c, in)
+		}
+	}
 }
 
-// wider are the networks that have a limit together, since who has one has all of
-// its /64: so many times that of an address.
-var wider = []struct{ bits, times int }{{56, 2}, {48, 4}}
-
-// crowded reports whether a network that the origin is in has no place left. The
-// caller holds mu.
-func (p *streamLimits) crowded(o admission.Network) bool {
-	for _, w := range wider {
-		if in, ok := o.Wider(w.bits); ok && p.wide[network{in, w.bits}] >= w.times*p.perAddress {
+// full reports whether a network, or one that it is in, has as many as it may, where an address may have
+// most.
+func (c networkCounts) full(in admission.Network, most int) bool {
+	for ok := true; ok; in, ok = in.Wider() {
+		if c[in] >= most*in.Times() {
 			return true
 		}
 	}
 	return false
-}
-
-// count adds to what the networks that the origin is in have. The caller holds mu.
-func (p *streamLimits) count(o admission.Network, n int) {
-	for _, w := range wider {
-		in, ok := o.Wider(w.bits)
-		if !ok {
-			return
-		}
-		key := network{in, w.bits}
-		if p.wide[key] += n; p.wide[key] <= 0 {
-			delete(p.wide, key)
-		}
-	}
 }
 
 // enter takes a place, and counts the stream on its connection (nil: it has none),
@@ -81,7 +69,7 @@ func (p *streamLimits) enter(o admission.Network, held *connection) limit {
 	case p.taken >= p.most:
 		p.denied[limitTotal]++
 		return limitTotal
-	case p.perAddress >= 0 && (p.from[o] >= p.perAddress || p.crowded(o)):
+	case p.perAddress >= 0 && p.from.full(o, p.perAddress):
 		p.denied[limitAddress]++
 		return limitAddress
 	case !held.keep():
@@ -89,8 +77,7 @@ func (p *streamLimits) enter(o admission.Network, held *connection) limit {
 		return limitTotal
 	}
 	p.taken++
-	p.from[o]++
-	p.count(o, 1)
+	p.from.add(o, 1)
 	return noLimit
 }
 
@@ -99,10 +86,7 @@ func (p *streamLimits) leave(o admission.Network) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.taken--
-	if p.from[o]--; p.from[o] <= 0 {
-		delete(p.from, o)
-	}
-	p.count(o, -1)
+	p.from.add(o, -1)
 }
 
 func (p *streamLimits) open() int64 {

@@ -94,29 +94,33 @@ func AttemptOf[T comparable](t *Table, meter sluice.Meter, who T) Attempt {
 	return Attempt{t, meter, Key(t, who)}
 }
 
-// TryBoth makes one try at two tables, always in the same order of tables. It
-// counts in both, or, if it is not within one of the rates, in neither.
-func TryBoth(a, b Attempt, now int64) (waitA, waitB int64) {
-	switch {
-	case a.Table == nil && b.Table == nil:
-		return 0, 0
-	case b.Table == nil:
-		return a.Table.Try(a.Meter, a.Key, now), 0
-	case a.Table == nil:
-		return 0, b.Table.Try(b.Meter, b.Key, now)
+// mostAttempts is how many rates one try can be under.
+const mostAttempts = 4
+
+// TryAll makes one try under several rates, each at a table of its own, always in the same order of
+// tables. It counts in all, or, if it is not within one of the rates, in none.
+func TryAll(now int64, attempts ...Attempt) (waits [mostAttempts]int64) {
+	var after [mostAttempts]int64
+	var room [mostAttempts]bool
+	within := true
+	for i := range attempts {
+		if a := &attempts[i]; a.Table != nil {
+			s := &a.Table.shards[a.Key%shards]
+			s.mu.Lock()
+			after[i], waits[i], room[i] = s.try(a.Table, a.Meter, a.Key, now)
+			within = within && waits[i] == 0
+		}
 	}
-	first, second := &a.Table.shards[a.Key%shards], &b.Table.shards[b.Key%shards]
-	first.mu.Lock()
-	defer first.mu.Unlock()
-	second.mu.Lock()
-	defer second.mu.Unlock()
-	afterA, waitA, roomA := first.try(a.Table, a.Meter, a.Key, now)
-	afterB, waitB, roomB := second.try(b.Table, b.Meter, b.Key, now)
-	if waitA == 0 && waitB == 0 {
-		first.count(a.Key, afterA, roomA)
-		second.count(b.Key, afterB, roomB)
+	for i := range attempts {
+		if a := &attempts[i]; a.Table != nil {
+			s := &a.Table.shards[a.Key%shards]
+			if within {
+				s.count(a.Key, after[i], room[i])
+			}
+			s.mu.Unlock()
+		}
 	}
-	return waitA, waitB
+	return waits
 }
 
 // Undo takes back a try that was counted just now.

@@ -128,7 +128,7 @@ func TestLearn(t *testing.T) {
 
 // A try at two tables counts in both or in neither; what is undone was never
 // made; and both hold when one of the tables has no room.
-func TestTryBoth(t *testing.T) {
+func TestTryAll(t *testing.T) {
 	for _, most := range []int{0, 1} {
 		buyers, addresses := New(0), New(most)
 		if most == 1 { // another key has the only place of the shard
@@ -139,9 +139,9 @@ func TestTryBoth(t *testing.T) {
 		}
 		once := sluice.AddressRate{Requests: 1, PerS: 1}.Meter()
 		both := func(buyer, address string, at int64) [2]int64 {
-			a, b := TryBoth(Attempt{buyers, twoASecond, Key(buyers, buyer)}, Attempt{addresses, once, Key(addresses, address)},
-				at)
-			return [2]int64{a, b}
+			waits := TryAll(at, Attempt{buyers, twoASecond, Key(buyers, buyer)},
+				Attempt{addresses, once, Key(addresses, address)})
+			return [2]int64(waits[:2])
 		}
 		for i, step := range []struct {
 			buyer, address string
@@ -187,16 +187,17 @@ func TestAttempt(t *testing.T) {
 		{ann, free, [2]int64{}}, // the try of both was not counted
 		{ann, free, [2]int64{second / 2, 0}},
 	} {
-		if a, b := TryBoth(step.a, step.b, 10*second); [2]int64{a, b} != step.want {
-			t.Errorf("step %d waits %d and %d, want %v", i, a, b, step.want)
+		waits := TryAll(10*second, step.a, step.b)
+		if [2]int64(waits[:2]) != step.want {
+			t.Errorf("step %d waits %v, want %v", i, waits, step.want)
 		}
 	}
 	free.Denied(10*second, second)
 	ann.Denied(10*second, 0)
 	home.Denied(10*second, second/4)
 	for i, want := range [][2]int64{{0, second / 4}, {0, second / 4}} {
-		if a, b := TryBoth(ann, home, 10*second); [2]int64{a, b} != want {
-			t.Errorf("after the denial, try %d waits %d and %d, want %v", i, a, b, want)
+		if waits := TryAll(10*second, ann, home); [2]int64(waits[:2]) != want {
+			t.Errorf("after the denial, try %d waits %v, want %v", i, waits, want)
 		}
 	}
 	if wait := ann.Table.Try(ann.Meter, ann.Key, 10*second); wait != 0 {

@@ -21,11 +21,11 @@ func (l *Ledger) Allow(ctx context.Context, sale sluice.SaleID, rates port.Rates
 	byBuyer, byAddress, now := rates.Buyer.Meter(), rates.Address.Meter(), l.now().UnixMicro()
 	waits := make([]port.Wait, len(tries))
 	for i, try := range tries {
-		buyer, address := meters.TryBoth(
+		micros := meters.TryAll(now,
 			meters.AttemptOf(l.buyers, byBuyer, [2]string{string(sale), string(try.Buyer)}),
-			meters.AttemptOf(l.addresses, byAddress, [2]string{string(sale), try.Address}), now)
+			meters.AttemptOf(l.addresses, byAddress, [2]string{string(sale), try.Address}))
 		waits[i] = port.Wait{
-			Buyer: time.Duration(buyer) * time.Microsecond, Address: time.Duration(address) * time.Microsecond,
+			Buyer: time.Duration(micros[0]) * time.Microsecond, Address: time.Duration(micros[1]) * time.Microsecond,
 		}
 	}
 	return waits, nil
