@@ -204,7 +204,8 @@ func TestExportSaysThatItIsNotComplete(t *testing.T) {
 	shop := &merchantAPI{answers: map[string]func(string) any{"GET /v1/admin/orders": second}}
 	env := shop.against(t)
 	got := command(t, env, "order", "export", "--sale", "phone", "--status", "paid")
-	if got.code != exitFailed || !strings.Contains(got.stderr, "the export is not complete: The sale is not available now (un") ||
+	if got.code != exitFailed ||
+		!strings.Contains(got.stderr, "the export is not complete: The sale is not available now (un") ||
 		strings.Count(got.out, "\n") != 1 {
 		t.Errorf("%+v", got)
 	}

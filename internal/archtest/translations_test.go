@@ -66,6 +66,7 @@ var (
 
 // sameLine compares as much as has no word in Chinese.
 func sameLine(a, b string) bool {
+	b = strings.Replace(b, `<html lang="en">`, `<html lang="zh-CN">`, 1)
 	aHead, bHead := notASCII.ReplaceAllString(a, ""), notASCII.ReplaceAllString(b, "")
 	if aHead == a && bHead == b {
 		return a == b

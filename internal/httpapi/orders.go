@@ -82,16 +82,17 @@ func (s *Server) findQueued(ctx context.Context, id sluice.OrderID, buyer sluice
 	if !errors.Is(stored, sluice.ErrOrderNotFound) {
 		return sluice.Order{}, stored
 	}
-	// However it is known, it takes as long for a hidden sale as for one that does not exist.
-	gone, view := errors.Is(queued, sluice.ErrOrderNotFound), s.Board.View(sale)
-	if notLoaded := errors.Is(queued, port.ErrNotLoaded); notLoaded || view != nil && view.Hidden() {
-		view, err := s.Board.Public(ctx, sale)
-		if notLoaded { // no such sale, or one that the store alone answers for
-			gone = view == nil && errors.Is(err, sluice.ErrSaleNotFound) || view != nil && view.Archived()
+	switch { // however it is known, it takes as long for a hidden sale as for one that does not exist
+	case errors.Is(queued, sluice.ErrOrderNotFound):
+		if view := s.Board.View(sale); view != nil && view.Hidden() {
+			_, _ = s.Board.Public(ctx, sale)
 		}
-	}
-	if gone {
 		return sluice.Order{}, sluice.ErrOrderNotFound
+	case errors.Is(queued, port.ErrNotLoaded):
+		view, err := s.Board.Public(ctx, sale)
+		if view == nil && errors.Is(err, sluice.ErrSaleNotFound) || view != nil && view.Archived() {
+			return sluice.Order{}, sluice.ErrOrderNotFound // no such sale, or one that the store alone answers for
+		}
 	}
 	return sluice.Order{}, queued
 }

@@ -281,7 +281,8 @@ func testReadOnly(t *testing.T, db Database) {
 		_, leased := r.Lease(t.Context(), "x", "a", 0, time.Hour)
 		for i, err := range []error{
 			restocked, undone, archived, leased, r.ConfirmTotal(t.Context(), "phones", 1),
-			r.Heartbeat(t.Context(), port.Server{Node: "a"}), r.Unlease(t.Context(), "x", "a"), r.MarkGathered(t.Context(), "phones", 1, "a", ""),
+			r.Heartbeat(t.Context(), port.Server{Node: "a"}), r.Unlease(t.Context(), "x", "a"),
+			r.MarkGathered(t.Context(), "phones", 1, "a", ""),
 			r.ResolveDeadLetter(t.Context(), 1, "x"),
 			ended, expired, given, created, changed, inserted, begun, r.ConfirmLoad(t.Context(), "phones", 1),
 			r.FenceSale(t.Context(), "phones", 1, "x"), r.SetAside(t.Context(), aLetter("phones", 1, "x")),
