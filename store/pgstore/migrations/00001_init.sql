@@ -465,9 +465,14 @@ CREATE TABLE ledger_promises (
 );
 
 -- The units of a sale's promises that have no order yet.
-CREATE FUNCTION ledger_promised(sale text) RETURNS bigint LANGUAGE sql STABLE AS
-    'SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
-     WHERE p.sale_id = sale COLLATE "C" AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)';
+-- +goose StatementBegin
+CREATE FUNCTION ledger_promised(sale text) RETURNS bigint LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RETURN (SELECT coalesce(sum(p.quantity), 0)::bigint FROM ledger_promises p
+        WHERE p.sale_id = sale COLLATE "C" AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id));
+END
+$$;
+-- +goose StatementEnd
 
 -- Whatever lowers taken frees units of the ledger in the same transaction. If the sale
 -- was sold out, a cooldown is to begin once that is seen.
