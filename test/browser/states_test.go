@@ -21,6 +21,16 @@ import (
 // about. What a stub does not name is the real server's answer.
 const stubs = `
 	window.stub = {};
+	window.jumps = [];
+	window.sawJumps = (entries) => entries.filter((e) => !e.hadRecentInput).forEach((e) => window.jumps.push([e.value,
+		...e.sources.map(({ node, previousRect: a, currentRect: b }) => (node?.id || node?.className || node?.nodeName) + " " +
+			[a.x, a.y, a.width, a.height] + " -> " + [b.x, b.y, b.width, b.height])]));
+	window.watchJumps = new PerformanceObserver((list) => sawJumps(list.getEntries()));
+	watchJumps.observe({ type: "layout-shift", buffered: true });
+	addEventListener("pointerdown", () => { // what moves from now on, the visitor has moved
+		sawJumps(watchJumps.takeRecords());
+		watchJumps.disconnect();
+	}, { capture: true, once: true });
 	{
 		const real = window.fetch, never = new Promise(() => {});
 		const json = (body, status = 200, headers = {}) => new Response(JSON.stringify(body), { status, headers });
@@ -388,6 +398,9 @@ func TestEveryState(t *testing.T) {
 			b := visit(t, s, "alice").tab(stubs + state.before)
 			b.emulate(390, 844, "light")
 			state.arrange(t, s, b)
+			if jumps := b.text(jumped); jumps != "" {
+				t.Errorf("the page jumps, by more than 0.05: %s", jumps)
+			}
 			for _, look := range looks {
 				b.emulate(look.width, look.height, look.scheme)
 				if !state.mixed {
@@ -401,6 +414,13 @@ func TestEveryState(t *testing.T) {
 		})
 	}
 }
+
+// jumped lists what has moved by itself on a page, if it is much: its cumulative layout shift.
+const jumped = `(() => {
+	if (!window.jumps) return "";
+	sawJumps(watchJumps.takeRecords());
+	return jumps.reduce((sum, [value]) => sum + value, 0) < 0.05 ? "" : jumps.map((jump) => jump.join("\\n\\t")).join("\\n");
+})()`
 
 var allLooks = []struct {
 	name          string

@@ -282,4 +282,5 @@ func (b *tab) press(key string) {
 }
 
 // canBuy waits until the button can be pressed.
-const canBuy = `document.getElementById("buy")?.getAttribute("aria-disabled") === "false"`
+const canBuy = `(document.getElementById("buy")?.getAttribute("aria-disabled") === "false" &&
+	document.getElementById("buy").checkVisibility({ visibilityProperty: true }))`

@@ -171,8 +171,10 @@ export function showBuyer(who, changed) {
   place.hidden = !who;
   if (!who) return;
   place.title = who.id;
+  const name = document.createElement("span");
+  name.textContent = t("signedIn", { name: short(who.id) });
   if (who === session) { // the shop's own pages end it
-    place.textContent = t("signedIn", { name: short(who.id) });
+    place.replaceChildren(name);
     return;
   }
   const out = document.createElement("button");
@@ -180,5 +182,5 @@ export function showBuyer(who, changed) {
   out.className = "link";
   out.textContent = t("signOut");
   out.addEventListener("click", () => signOut(changed));
-  place.replaceChildren(t("signedIn", { name: short(who.id) }), " ", out);
+  place.replaceChildren(name, " ", out);
 }

@@ -13,3 +13,6 @@ export const pictureOf = ({ id }, name) =>
 
 export const sluice = new Sluice(base);
 export const clock = new Clock(base);
+
+// settled shows what is below the part of a page that has just got its contents (lang.js, pages.css).
+export const settled = () => document.documentElement.classList.remove("settling");

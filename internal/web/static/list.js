@@ -2,7 +2,7 @@
 
 import { buyer, onBuyer, showBuyer } from "./buyer.js";
 import { day, discount, element, hour as hourOf, leftText, money, price as priceOf, short, time } from "./format.js";
-import { base, clock, pictureOf, sluice } from "./here.js";
+import { base, clock, pictureOf, settled, sluice } from "./here.js";
 import { sleep } from "./http.js";
 import { onLanguage, t, titleOf } from "./texts.js";
 
@@ -93,6 +93,7 @@ async function run() {
         if (seen !== last) render();
         last = seen;
       } catch { /* the list stays as it is; the next round may be luckier */ }
+      settled();
     }
     await sleep(EVERY * (0.75 + Math.random() / 2));
   }

@@ -2,7 +2,7 @@
 
 import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
-import { base, clock, sluice } from "./here.js";
+import { base, clock, settled, sluice } from "./here.js";
 import { OrderPanel } from "./orderpanel.js";
 import { onLanguage, t, titleOf } from "./texts.js";
 
@@ -40,6 +40,7 @@ function render() {
   $("to-sale").hidden = !sale;
   $("to-sale").href = `${base}/s/${encodeURIComponent(sale)}`;
   panel.render();
+  if (note !== "loading") settled();
 }
 
 // showItem says what was bought, where the sale is still known.

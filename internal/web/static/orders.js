@@ -3,7 +3,7 @@
 import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
 import { element, money, short, time } from "./format.js";
-import { base, clock, pictureOf, sluice } from "./here.js";
+import { base, clock, pictureOf, settled, sluice } from "./here.js";
 import { Problem } from "./http.js";
 import { worded } from "./orderpanel.js";
 import { onLanguage, t, titleOf } from "./texts.js";
@@ -74,6 +74,7 @@ function render() {
   showBuyer(who, onWho);
   const key = note();
   $("status").textContent = key ? t(key) : "";
+  if (key !== "loading") settled();
   const link = loginLink();
   $("login").hidden = !(link && ["ordersSignIn", "expired"].includes(key));
   $("login").textContent = t("signInShort");

@@ -3,7 +3,7 @@
 import { buyer, loginLink, onBuyer, payLink, showBuyer } from "./buyer.js";
 import { showClock } from "./foot.js";
 import { discount, money, number, price, time } from "./format.js";
-import { clock } from "./here.js";
+import { clock, settled } from "./here.js";
 import { set as setIn } from "./orderpanel.js";
 import { showSale } from "./saleview.js";
 import { onLanguage, t, titleOf } from "./texts.js";
@@ -12,7 +12,8 @@ const $ = (id) => document.getElementById(id);
 const set = (id, text) => setIn(document, id, text);
 const facts = JSON.parse($("main").dataset.facts); // as the page was made
 
-function onRender(sale, now, came) {
+function onRender(sale, now, came, waits) {
+  if (!waits) settled();
   showTime();
   set("badge", t(now));
   $("badge").hidden = now === "unknown";

@@ -29,8 +29,8 @@ export class SaleRender {
     this.#button(state, link);
     this.#status(state, link, tickets);
     this.#$("status").dataset.kind = state.kind;
-    // Who has bought needs no empty card beside the order.
-    this.#$("action").hidden = state.hasLive && this.#$("buy").hidden && this.#$("login").hidden &&
+    // Who has bought needs no empty card beside the order, once that is there.
+    this.#$("action").hidden = state.hasLive && !this.#$("order").hidden && this.#$("buy").hidden && this.#$("login").hidden &&
       !this.#$("status").textContent;
   }
 

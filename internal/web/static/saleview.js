@@ -263,16 +263,18 @@ export async function showSale(page) {
     const opened = clock.now() - Date.parse(state.sale.opens_at);
     if (Math.abs(opened) < RUSH) await sleep(RUSH - opened + Math.random() * RUSH, signal);
     if (signal?.aborted || state.who?.id !== who.id || known() || state.busy) return;
+    asking = true;
     const orders = await ordersOf(who);
-    if (!orders) { // no answer: asked once more, later
-      await sleep(RUSH + Math.random() * RUSH, signal);
-      askedFor = undefined;
-      return;
+    const order = orders?.findLast((order) => !ended(order));
+    if (order && state.who?.id === who.id && !known() && !state.busy) {
+      ofBuyer.put({ ...ofBuyer.press(order.quantity, clock.now()), order: order.order_id });
+      onAttempt();
     }
-    const order = orders.findLast((order) => !ended(order));
-    if (!order || state.who?.id !== who.id || known() || state.busy) return;
-    ofBuyer.put({ ...ofBuyer.press(order.quantity, clock.now()), order: order.order_id });
-    onAttempt();
+    asking = false;
+    render();
+    if (orders) return;
+    await sleep(RUSH + Math.random() * RUSH, signal); // no answer: asked once more, later
+    askedFor = undefined;
   }
 
   // ordersOf are the buyer's orders of this sale, oldest first; null: the server does not answer.
@@ -300,10 +302,14 @@ export async function showSale(page) {
 
   // ---- showing it
 
+  // waits: what a buyer sees first is not there yet, the sale or their order.
+  let asking = false;
+  const waits = () => !state.lost && !state.note && (!state.sale || asking || Boolean(state.shown && !state.order));
+
   function render() {
-    shows.show(state, loginLink(), tickets.status());
-    onRender?.(state.sale, state.now, state.came);
     panel.render();
+    shows.show(state, loginLink(), tickets.status());
+    onRender?.(state.sale, state.now, state.came, waits());
     showNext();
   }
 
