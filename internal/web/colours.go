@@ -86,7 +86,7 @@ func (c *colours) css() string {
 	if *c == ownColours {
 		return ""
 	}
-	return fmt.Sprintf(":root, :host { --accent: %s; --on-accent: #ffffff; --accent-soft: %s; }\n"+
-		"@media (prefers-color-scheme: dark) { :root, .dark-too { --accent: %s; --on-accent: %s; --accent-soft: %s; } }\n",
-		c.light, c.lightSoft, c.dark, darkGround, c.darkSoft)
+	return fmt.Sprintf(":root, :host { --accent: %s; }\n:root { --on-accent: #ffffff; --accent-soft: %s; }\n"+
+		"@media (prefers-color-scheme: dark) { :root, :host([data-dark-too]) { --accent: %s; }\n"+
+		":root { --on-accent: %s; --accent-soft: %s; } }\n", c.light, c.lightSoft, c.dark, darkGround, c.darkSoft)
 }

@@ -270,6 +270,64 @@ func TestButtonOfAnotherOrigin(t *testing.T) {
 	b.do(chromedp.Evaluate[chromedp.Void](`window.gone = document.querySelector("sluice-button"); gone.remove()`))
 }
 
+// A button takes the accent of the page around it in all that it shows, by day and by night, and stays readable.
+func TestButtonTakesTheAccent(t *testing.T) {
+	t.Parallel()
+	var page string
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, page)
+	}))
+	t.Cleanup(shop.Close)
+	s := beside(t, shop.URL)
+	sale := s.sale(t, opensIn(time.Hour))
+	b := visit(t, s, "painter").tab()
+	for _, scheme := range []string{"light", "dark"} {
+		for accent, warm := range map[string]bool{"": false, "#a02020": true, "#ffd400": true, "#101010": false} {
+			style := ""
+			if accent != "" {
+				style = "sluice-button { --accent: " + accent + "; }"
+			}
+			page = `<!doctype html><html lang="en"><title>Shop</title><style>:root { color-scheme: light dark; } ` + style +
+				`</style><script type="module" src="` + s.url + `/assets/latest/button.js"></script><sluice-button sale="` +
+				string(sale) + `"></sluice-button>`
+			b.emulate(390, 844, scheme)
+			b.do(chromedp.Navigate(shop.URL))
+			b.tells("countdown-label", "Opens in")
+			if bad := b.text(fmt.Sprintf("(%s)(%v)", painted, warm)); bad != "" {
+				t.Errorf("%s, accent %q: %s", scheme, accent, bad)
+			}
+			b.keep("button-accent-" + scheme + accent)
+		}
+	}
+}
+
+// painted says which of the colours within a button cannot be read, or have another hue than a warm accent.
+const painted = `(warm) => {
+	const root = document.querySelector("sluice-button").shadowRoot, bad = [];
+	const canvas = Object.assign(document.createElement("canvas"), { width: 1, height: 1 }).getContext("2d",
+		{ willReadFrequently: true });
+	const rgb = (colour) => {
+		canvas.fillStyle = colour;
+		canvas.fillRect(0, 0, 1, 1);
+		return [...canvas.getImageData(0, 0, 1, 1).data];
+	};
+	const light = ([r, g, b]) => [r, g, b].map((v) => ((v /= 255) <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+		.reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+	const page = matchMedia("(prefers-color-scheme: dark)").matches ? "rgb(18 18 18)" : "white";
+	const probe = document.createElement("p");
+	probe.innerHTML = '<button class="link">x</button> <button class="button">x</button> <button class="button quiet">x</button> <span class="badge">x</span>';
+	root.firstElementChild.append(probe);
+	for (const e of [...probe.children, root.getElementById("minutes")]) {
+		const style = getComputedStyle(e), ground = style.backgroundColor === "rgba(0, 0, 0, 0)" ? page : style.backgroundColor;
+		const [a, b] = [light(rgb(style.color)), light(rgb(ground))].sort((x, y) => y - x);
+		if ((a + 0.05) / (b + 0.05) < 4.5) bad.push(e.className + e.id + ": contrast " + (a + 0.05) / (b + 0.05));
+		const [r, , blue] = rgb(ground === page ? style.color : ground);
+		if (warm && r <= blue) bad.push(e.className + e.id + ": " + style.color + " on " + ground);
+	}
+	probe.remove();
+	return bad.join("; ");
+}`
+
 // A shop whose origin the server does not know learns that from the button.
 func TestButtonOfAStranger(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@
 // a link to sign in. In login, {return} becomes the page's address; in pay, {order} the order's id.
 // Attributes may change at any time. Each new state of the buyer's order is an event,
 // "sluice-order", whose detail is the order. With the attribute picture it shows the
-// sale's first one. Colours: pages.css names them (--accent).
+// sale's first one. Colours follow --accent, which the shop's page sets (pages.css).
 
 import { claimsOf } from "./buyer.js";
 import { clock, pictureOf } from "./here.js";
@@ -74,7 +74,7 @@ class SluiceButton extends HTMLElement {
     const host = root.firstElementChild;
     const speak = () => { host.lang = lang(); };
     speak();
-    host.classList.toggle("dark-too", getComputedStyle(this).colorScheme.includes("dark"));
+    this.toggleAttribute("data-dark-too", getComputedStyle(this).colorScheme.includes("dark"));
     await showSale({
       root, host, sale, signal,
       buyer: () => {
