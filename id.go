@@ -1,6 +1,8 @@
 package sluice
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"unicode"
@@ -18,6 +20,14 @@ type BuyerID string
 // Key names one attempt of a buyer (the Idempotency-Key header): 8 to 64 of
 // A-Z, a-z, 0-9, '-' and '_'. Its scope is this buyer and this sale.
 type Key string
+
+// NewKey makes a key for a new attempt. Keep it until the attempt is decided, across restarts
+// too if a lost reply must not cost an order.
+func NewKey() Key {
+	var b [18]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return Key(base64.RawURLEncoding.EncodeToString(b[:]))
+}
 
 // OrderID names an order. It starts with its sale, so that any server knows
 // which ledger to ask for an order that is not stored yet: "<sale>.<32 hex>".

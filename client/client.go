@@ -8,8 +8,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,13 +85,8 @@ func refuseRedirect(to *http.Request, _ []*http.Request) error {
 		to.URL.Scheme, to.URL.Host)
 }
 
-// NewKey makes an Idempotency-Key for a new attempt. Keep it until the attempt
-// is decided, across restarts too if a lost reply must not cost an order.
-func NewKey() sluice.Key {
-	var b [18]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return sluice.Key(base64.RawURLEncoding.EncodeToString(b[:]))
-}
+// NewKey is sluice.NewKey: an Idempotency-Key for a new attempt.
+func NewKey() sluice.Key { return sluice.NewKey() }
 
 // request is one call of the API.
 type request struct {

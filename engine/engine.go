@@ -439,20 +439,42 @@ func (e *Engine) BuyerSecret() string { return e.secret }
 
 // Control returns what operators do to sales, for programs that do it without
 // HTTP.
-func (e *Engine) Control() sluice.Control { return control{e.control, e.cfg.Log} }
+func (e *Engine) Control() sluice.Control { return control{e.control, e} }
 
-// control is for programs, where a total that was forgotten is 0; over HTTP it is an error.
+// control is for programs, where a total that was forgotten is 0; over HTTP it is an error. What is
+// wrong with a sale it says as the API does, before a database is asked.
 type control struct {
 	*settle.Control
-	log *slog.Logger
+	engine *Engine
 }
 
 func (c control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
+	sale = c.withDefaults(sale)
+	if err := sale.Validate(); err != nil {
+		return sluice.Sale{}, err
+	}
 	made, err := c.Control.Create(ctx, sale)
 	if err == nil && made.Total == 0 {
-		c.log.Warn("the new sale has no units: every claim is sold out until it is restocked", "sale", made.ID)
+		c.engine.cfg.Log.Warn("the new sale has no units: every claim is sold out until it is restocked", "sale", made.ID)
 	}
 	return made, err
+}
+
+func (c control) Patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
+	return c.Control.Patch(ctx, id, func(sale *sluice.Sale) error {
+		if err := edit(sale); err != nil {
+			return err
+		}
+		return sale.Validate()
+	})
+}
+
+func (c control) Delete(ctx context.Context, id sluice.SaleID) error {
+	err := c.Control.Delete(ctx, id)
+	if err == nil {
+		c.engine.board.Forget(id)
+	}
+	return err
 }
 
 // Audit proves one sale, also while it runs. One audit or reconciliation runs at

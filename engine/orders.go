@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/httpapi"
@@ -77,6 +78,26 @@ func (e *Engine) Pay(ctx context.Context, id sluice.OrderID, payment Payment, by
 // came too late: its units are for sale again. Both may be repeated. Errors as of Pay.
 func (e *Engine) Cancel(ctx context.Context, id sluice.OrderID, by string) (sluice.Order, error) {
 	return e.change(ctx, sluice.Change{Order: id, Action: sluice.Cancel, By: by})
+}
+
+// Reject ends an unpaid order that failed after it was accepted, an address that cannot be
+// delivered to, say: its units are for sale again. The buyer reads the reason, 1 to 128 bytes.
+// Errors as of Pay.
+func (e *Engine) Reject(ctx context.Context, id sluice.OrderID, reason, by string) (sluice.Order, error) {
+	if err := httpapi.CheckReason(reason); err != nil {
+		return sluice.Order{}, err
+	}
+	return e.change(ctx, sluice.Change{Order: id, Action: sluice.Reject, Reason: reason, By: by})
+}
+
+// Extend moves the deadline of an unpaid order to a later moment, at most
+// sluice.MaxPaymentWindow after the order was stored; an earlier one changes nothing. Errors
+// as of Pay.
+func (e *Engine) Extend(ctx context.Context, id sluice.OrderID, until time.Time, by string) (sluice.Order, error) {
+	if until.IsZero() {
+		return sluice.Order{}, errors.New("until: want a time")
+	}
+	return e.change(ctx, sluice.Change{Order: id, Action: sluice.Extend, ExpiresAt: until, By: by})
 }
 
 // Refund is described with Cancel.

@@ -116,6 +116,9 @@ var table = []row{
 		"internal/metrics",
 	}, []string{"*"}},
 
+	// For the tests of shops.
+	{"sluicetest", []string{"engine"}, nil},
+
 	// Whole shops in simulated time.
 	{"internal/world", []string{
 		root, "engine", "client", "api", "internal/port", "ledger/sqliteledger", "store/sqlitestore",

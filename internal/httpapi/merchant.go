@@ -93,9 +93,9 @@ func saleOf(r *http.Request) sluice.SaleID { return sluice.SaleID(r.PathValue("s
 // saleNow is a sale that was changed, as this server's board has it now.
 func (s *Server) saleNow(r *http.Request, sale *sluice.Sale) api.AdminSale {
 	if view, err := s.Board.Reload(r.Context(), sale.ID); err == nil {
-		return s.adminSale(view)
+		return s.AdminSale(view)
 	}
-	return s.adminSale(unread(sale))
+	return s.AdminSale(unread(sale))
 }
 
 // unread is a sale of which the ledger has told this server nothing.
@@ -118,17 +118,23 @@ func (s *Server) adminListSales(r *http.Request) (any, error) {
 	if err := readQuery(r, after, size); err != nil {
 		return nil, err
 	}
-	sales, err := s.Store.SelectSales(r.Context(), filter)
-	list := api.AdminSaleList{Sales: each(sales, func(sale *sluice.Sale) api.AdminSale {
-		if view := s.Board.View(sale.ID); view != nil {
-			return s.adminSale(view)
-		}
-		return s.adminSale(unread(sale))
-	})}
+	sales, err := s.Sales(r.Context(), filter)
+	list := api.AdminSaleList{Sales: sales}
 	if len(sales) == filter.Limit {
 		list.NextCursor = string(sales[len(sales)-1].ID)
 	}
 	return list, err
+}
+
+// Sales returns a page of the store's sales, with what the board knows of them.
+func (s *Server) Sales(ctx context.Context, filter port.SaleFilter) ([]api.AdminSale, error) {
+	sales, err := s.Store.SelectSales(ctx, filter)
+	return each(sales, func(sale *sluice.Sale) api.AdminSale {
+		if view := s.Board.View(sale.ID); view != nil {
+			return s.AdminSale(view)
+		}
+		return s.AdminSale(unread(sale))
+	}), err
 }
 
 // each returns the views of a list, never null.
@@ -147,7 +153,7 @@ func (s *Server) adminShowSale(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	message := s.adminSale(view)
+	message := s.AdminSale(view)
 	message.Claims = s.claimCounts(view.Sale.ID)
 	return message, nil
 }
@@ -213,8 +219,8 @@ func (s *Server) reconcileSale(w http.ResponseWriter, r *http.Request) (any, err
 	}, err
 }
 
-// adminSale is a sale as its merchant sees it now.
-func (s *Server) adminSale(v *admission.View) api.AdminSale {
+// AdminSale is a sale as its merchant sees it now.
+func (s *Server) AdminSale(v *admission.View) api.AdminSale {
 	return adminSaleMessage(v, s.Board.LedgerTime(s.Now()))
 }
 

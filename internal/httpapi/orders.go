@@ -223,11 +223,8 @@ func (s *Server) payOrder(r *http.Request, message *api.PayOrder) (any, error) {
 
 // rejectOrder ends an order that failed after the grab.
 func (s *Server) rejectOrder(r *http.Request, message *api.RejectOrder) (any, error) {
-	if err := checkWords("reason", message.Reason); err != nil {
-		return nil, err
-	}
-	if message.Reason == sluice.NotCovered {
-		return nil, badRequest("reason: %s is reserved for orders beyond the total; want another word", sluice.NotCovered)
+	if err := CheckReason(message.Reason); err != nil {
+		return nil, badRequest("%v", err)
 	}
 	return s.changeOrder(r, sluice.Change{Action: sluice.Reject, Reason: message.Reason, By: admin(r).Name},
 		adminOrderMessage)
@@ -241,6 +238,14 @@ func (s *Server) extendOrder(r *http.Request, message *api.ExtendOrder) (any, er
 	return s.changeOrder(r, sluice.Change{
 		Action: sluice.Extend, ExpiresAt: message.ExpiresAt.Time, By: admin(r).Name,
 	}, adminOrderMessage)
+}
+
+// CheckReason says what is wrong with the reason of a rejection.
+func CheckReason(reason string) error {
+	if reason == sluice.NotCovered {
+		return fmt.Errorf("reason: %s is reserved for orders beyond the total; want another word", reason)
+	}
+	return CheckWords("reason", reason)
 }
 
 // CheckWords says what is wrong with a text of the merchant's, like a payment's id.

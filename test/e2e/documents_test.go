@@ -60,6 +60,7 @@ var elsewhere = map[string]string{
 	"go install":              "test/install, of this tree",
 	"sha256sum":               "there are no releases yet",
 	"git clone":               "test/install makes the release of this tree",
+	"sluicetest.Open":         "sluicetest, which compares it",
 	"make referee":            "long; the tests of internal/referee run it in short",
 }
 
