@@ -181,7 +181,7 @@ var reserved = []row{
 var (
 	testPackages = []string{
 		"internal/ledgertest", "internal/locktest", "internal/storetest", "internal/must", "internal/servertest",
-		"internal/world",
+		"internal/world", "sluicetest",
 	}
 	testLibs = []string{
 		"testing", "github.com/google/go-cmp", "github.com/anishathalye/porcupine",
