@@ -68,9 +68,9 @@ func (c Config) Check() error {
 	default:
 		return fmt.Errorf("client_address_header %q: want x-forwarded-for or forwarded", c.ClientAddressHeader)
 	}
-	if c.Abandoned != 0 && c.Abandoned < leastAbandoned {
+	if c.AbandonedAfter != 0 && c.AbandonedAfter < leastAbandoned {
 		return fmt.Errorf("abandoned after %v: want %v or more: a server may hold what it stores as long as one transaction "+
-			"takes", c.Abandoned, leastAbandoned)
+			"takes", c.AbandonedAfter, leastAbandoned)
 	}
 	switch c.BuyerID {
 	case "", auth.ExactID, auth.TrimmedID, auth.CasefoldID:

@@ -154,7 +154,7 @@ func TestConfigurationThatHasNoEffect(t *testing.T) {
 	for want, cfg := range map[string]engine.Config{
 		"client_address_header": {ClientAddressHeader: "X-Real-IP"},
 		"want x-forwarded-for":  {ClientAddressHeader: "Forwarded"},
-		"abandoned after 1s":    {Abandoned: time.Second},
+		"abandoned after 1s":    {AbandonedAfter: time.Second},
 		"wait_replicas":         {WaitReplicas: 2},
 	} {
 		cfg.DataDir = t.TempDir()

@@ -52,7 +52,7 @@ func TestClocksAreSetByAnHour(t *testing.T) {
 	var branches []*branch
 	for _, node := range []string{"one", "two"} {
 		branches = append(branches, openBranch(t, engine.Config{
-			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(), Reconcile: 300 * time.Millisecond,
+			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(), ReconcileInterval: 300 * time.Millisecond,
 		}))
 	}
 	const open, upcoming, closed = sluice.StateOpen, sluice.StateUpcoming, sluice.StateClosed

@@ -84,9 +84,9 @@ type Config struct {
 	// neither case nor compatible characters count, too. All servers of a shop need the
 	// same.
 	BuyerID string
-	// TokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
+	// BuyerTokenLife is how far ahead the "exp" of a buyer's token may lie; default 31
 	// days, negative: no limit.
-	TokenLife time.Duration
+	BuyerTokenLife time.Duration
 	// ClockSkew is the tolerance for the times in tokens; default 30 s,
 	// negative: none.
 	ClockSkew time.Duration
@@ -104,8 +104,8 @@ type Config struct {
 	// of erased buyers are made with it, too.
 	WebhookKey string
 
-	// Refresh is how often the board reads the ledger; default 200 ms.
-	Refresh time.Duration
+	// RefreshInterval is how often the board reads the ledger; default 200 ms.
+	RefreshInterval time.Duration
 	// EventStreams is how many event streams may be open at a time; default
 	// 10,000, negative: none. EventsPerAddress is how many of them one client
 	// address may hold (of IPv6: one /64); default 1,000, negative: no such limit.
@@ -114,9 +114,9 @@ type Config struct {
 	// CORSOrigins are the origins whose pages may use the buyers' half of the
 	// API, like https://shop.example; none unless given.
 	CORSOrigins []string
-	// Queue bounds the claims that wait for the ledger, per sale; default
+	// ClaimQueue bounds the claims that wait for the ledger, per sale; default
 	// 20,000. More are refused as overloaded.
-	Queue int
+	ClaimQueue int
 	// ClaimsInFlight bounds the claims of all sales in flight; default 50,000.
 	// More are refused as overloaded.
 	ClaimsInFlight int
@@ -143,17 +143,17 @@ type Config struct {
 	// archived; then they are deleted, and their sums stay. Default: for ever.
 	OrderRetention time.Duration
 
-	// Reconcile is how often each sale's ledger and store are compared, and
+	// ReconcileInterval is how often each sale's ledger and store are compared, and
 	// what is safe is repaired; default 1 minute. Negative: never.
-	Reconcile time.Duration
-	// Expiry is how often unpaid orders that are due are ended, and units of
+	ReconcileInterval time.Duration
+	// ExpiryInterval is how often unpaid orders that are due are ended, and units of
 	// ended orders given back to the ledger; default 250 ms, and up to three times
 	// as long while there are none. What this server ends itself is given back at once.
-	Expiry time.Duration
-	// Abandoned is how long another server may hold a journal entry before
+	ExpiryInterval time.Duration
+	// AbandonedAfter is how long another server may hold a journal entry before
 	// this one stores it; default 30 s, at least 15 s: longer than a transaction of
 	// the pipeline may take.
-	Abandoned time.Duration
+	AbandonedAfter time.Duration
 
 	// Pages are the settings of the buyer's pages.
 	Pages Pages
@@ -188,8 +188,8 @@ func (c Config) withDefaults() Config {
 	c.DataDir = cmp.Or(c.DataDir, "./sluice-data")
 	c.Ledger = cmp.Or(c.Ledger, "sqlite:"+filepath.Join(c.DataDir, "ledger.db"))
 	c.Store = cmp.Or(c.Store, "sqlite:"+filepath.Join(c.DataDir, "store.db"))
-	c.Reconcile = cmp.Or(c.Reconcile, time.Minute)
-	c.TokenLife = cmp.Or(c.TokenLife, defaultTokenLife)
+	c.ReconcileInterval = cmp.Or(c.ReconcileInterval, time.Minute)
+	c.BuyerTokenLife = cmp.Or(c.BuyerTokenLife, defaultTokenLife)
 	if c.Log == nil {
 		if c.Verbosity == nil {
 			c.Verbosity = new(slog.LevelVar)

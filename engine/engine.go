@@ -144,7 +144,7 @@ func (e *Engine) compose() error {
 		loader.InStore()
 	}
 	board := admission.BoardOptions{
-		Refresh: e.cfg.Refresh, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Gone: e.gone, Log: e.cfg.Log,
+		Refresh: e.cfg.RefreshInterval, Encode: httpapi.EncodeSale, Refreshed: e.refreshed, Gone: e.gone, Log: e.cfg.Log,
 		Rules: e.folder.rules(), RulesChanged: e.rulesChanged,
 	}
 	if e.replica != nil {
@@ -178,7 +178,7 @@ func (e *Engine) compose() error {
 	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
 	e.ender = e.newEnder()
 	e.reconcile = newReconcileJob(&reconcileJob{
-		node: e.node, every: e.cfg.Reconcile, store: e.store, board: e.board, log: e.cfg.Log,
+		node: e.node, every: e.cfg.ReconcileInterval, store: e.store, board: e.board, log: e.cfg.Log,
 		reconciler: settle.NewReconciler(e.store, e.ledger, loader), settled: e.settling.reconciled,
 	})
 	counts.Differences(e.reconcile.differences)
@@ -210,7 +210,7 @@ func (e *Engine) compose() error {
 // newPipeline returns what stores the journal.
 func (e *Engine) newPipeline(counts *metrics.Metrics, way *metrics.Way, traces *tracing) *pipeline.Pipeline {
 	return pipeline.New(e.ledger, e.store, pipeline.Options{
-		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.Abandoned,
+		MaxClaims: e.storeDriver.MaxOrders, Abandoned: e.cfg.AbandonedAfter,
 		Transaction: func(entries []port.Entry, stored port.Stored, took time.Duration, err error) {
 			way.Transaction(entries, &stored, took, e.ledgerTime(), err)
 			if traces != nil {
@@ -237,7 +237,7 @@ func (e *Engine) newBatcher(counts *metrics.Metrics, way *metrics.Way, traces *t
 		traced = traces.decided
 	}
 	return admission.NewBatcher(e.ledger, admission.BatcherOptions{
-		MaxQueue: e.cfg.Queue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
+		MaxQueue: e.cfg.ClaimQueue, MaxBatch: cmp.Or(e.ledgerDriver.MaxBatch, maxBatch),
 		MaxInFlight: e.cfg.ClaimsInFlight, Limiter: e.ledger,
 		Took: way.Stage, CallTook: way.CallTook, Traced: traced,
 		Failed: func(sale sluice.SaleID, err error) {
@@ -253,7 +253,7 @@ func (e *Engine) newBatcher(counts *metrics.Metrics, way *metrics.Way, traces *t
 // newEnder returns what expires orders and returns their units.
 func (e *Engine) newEnder() *settle.Ender {
 	return settle.NewEnder(e.store, e.ledger, settle.EnderOptions{
-		Every:      e.cfg.Expiry,
+		Every:      e.cfg.ExpiryInterval,
 		May:        e.follower.mayStore,
 		LedgerTime: e.ledgerTime,
 		Clocks:     func(c settle.Clocks) { e.settling.Clocks(c.Store, c.Ledger, c.Behind) },

@@ -108,7 +108,7 @@ func openRedisShop(t *testing.T, dir, url string) *shop {
 	t.Helper()
 	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: dir, Ledger: url, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
-		Reconcile: 200 * time.Millisecond,
+		ReconcileInterval: 200 * time.Millisecond,
 	}))(t)
 	s := &shop{t: t, dir: dir, engine: e}
 	t.Cleanup(s.close)

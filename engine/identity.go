@@ -56,7 +56,7 @@ func (e *Engine) openIdentity(ctx context.Context) (err error) {
 	e.who.verifier = auth.NewVerifier(auth.Options{
 		Secret: []byte(e.secret), Previous: []byte(e.cfg.BuyerSecretPrevious), Keys: e.who.keys,
 		BuyerID: e.cfg.BuyerID, Issuer: e.cfg.BuyerIssuer, Audience: audience,
-		Skew: e.cfg.ClockSkew, MaxLife: e.cfg.TokenLife,
+		Skew: e.cfg.ClockSkew, MaxLife: e.cfg.BuyerTokenLife,
 	})
 	return nil
 }

@@ -63,7 +63,7 @@ func (f *fleet) join(servers int, ledger string) {
 	for i := range servers {
 		e := must.Get(engine.Open(t.Context(), engine.Config{
 			DataDir: t.TempDir(), Ledger: ledger, Store: f.store, Node: fmt.Sprint(cmp.Or(f.node, "node"), "-", i),
-			Reconcile: time.Second, Retention: f.retention, WebhookKey: strings.Repeat("k", 32),
+			ReconcileInterval: time.Second, Retention: f.retention, WebhookKey: strings.Repeat("k", 32),
 			AdminKey: "admin-key-of-the-fleet", BuyerSecret: "buyer-secret-of-the-fleet",
 		}))(t)
 		server := httptest.NewServer(e.Handler())

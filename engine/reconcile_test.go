@@ -25,7 +25,8 @@ import (
 // and told in the metrics; a client that asks finds nothing left.
 func TestTheReconcileJobMends(t *testing.T) {
 	dir := t.TempDir()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, Reconcile: 2 * time.Second}) // metrics are a second old
+	// metrics are a second old
+	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, ReconcileInterval: 2 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

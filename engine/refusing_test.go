@@ -55,7 +55,7 @@ func refusing(t *testing.T, redis *servertest.RedisServer, word string, switched
 	var branches []*branch
 	for _, node := range []string{"one", "two"} {
 		branches = append(branches, openBranch(t, engine.Config{
-			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(), Reconcile: 300 * time.Millisecond,
+			Ledger: redis.URL(), Store: store, Node: node, Log: log.logger(), ReconcileInterval: 300 * time.Millisecond,
 		}))
 	}
 	sale := prepared("phones", time.Now().Add(-time.Minute), sluice.Rules{})

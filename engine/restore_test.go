@@ -45,7 +45,7 @@ func openShopWith(t *testing.T, dir, ledger string, log *logged) *shop {
 	t.Helper()
 	e := must.Get(engine.Open(t.Context(), engine.Config{
 		DataDir: dir, Ledger: ledger, AdminKey: "admin-key-of-the-shop", BuyerSecret: "buyer-secret-of-the-fleet",
-		Reconcile: 200 * time.Millisecond, Log: log.logger(),
+		ReconcileInterval: 200 * time.Millisecond, Log: log.logger(),
 	}))(t)
 	s := &shop{t: t, dir: dir, engine: e}
 	t.Cleanup(s.close)

@@ -88,7 +88,7 @@ func (e *Engine) Follow(ctx context.Context, id sluice.SaleID) iter.Seq2[api.Adm
 			}
 			select {
 			case <-ctx.Done():
-			case <-time.After(cmp.Or(e.cfg.Refresh, listening)):
+			case <-time.After(cmp.Or(e.cfg.RefreshInterval, listening)):
 			}
 		}
 	}

@@ -51,8 +51,8 @@ func TestMetricsOfSettling(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	e, err := engine.Open(t.Context(), engine.Config{
-		DataDir: dir, Reconcile: 500 * time.Millisecond,
-		Expiry: 10 * time.Millisecond,
+		DataDir: dir, ReconcileInterval: 500 * time.Millisecond,
+		ExpiryInterval: 10 * time.Millisecond,
 	})
 	if err != nil {
 		t.Fatal(err)

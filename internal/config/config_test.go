@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
+	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/must"
 	_ "github.com/sluicehq/sluice/ledger/redisledger"
@@ -48,7 +51,7 @@ func TestTheLaterWins(t *testing.T) {
 	}))(t)
 	if c.DataDir != "from-file" || c.Node != "from-env" || c.Listen != "127.0.0.1:3" || c.AdminKey != "00123" ||
 		c.BuyerSecret != "s3cret" ||
-		c.ShutdownTimeout != 3*time.Second || c.Queue != 20000 || c.Refresh != 200*time.Millisecond ||
+		c.ShutdownTimeout != 3*time.Second || c.ClaimQueue != 20000 || c.RefreshInterval != 200*time.Millisecond ||
 		c.Ledger != "" {
 		t.Errorf("%+v", c)
 	}
@@ -264,15 +267,15 @@ func TestWrong(t *testing.T) {
 
 func TestIntervalsOfSettling(t *testing.T) {
 	c, err := Load(Source{})
-	if err != nil || c.Reconcile != time.Minute || c.Expiry != 250*time.Millisecond ||
-		c.Abandoned != 30*time.Second {
+	if err != nil || c.ReconcileInterval != time.Minute || c.ExpiryInterval != 250*time.Millisecond ||
+		c.AbandonedAfter != 30*time.Second {
 		t.Errorf("%+v, %v", c, err)
 	}
 	c, err = Load(Source{
 		File:    write(t, "reconcile_interval: off\nexpiry_interval: 1s\n"),
 		Environ: []string{"SLUICE_ABANDONED_AFTER=1m"},
 	})
-	if err != nil || c.Reconcile != none || c.Expiry != time.Second || c.Abandoned != time.Minute {
+	if err != nil || c.ReconcileInterval != none || c.ExpiryInterval != time.Second || c.AbandonedAfter != time.Minute {
 		t.Errorf("%+v, %v", c, err)
 	}
 }
@@ -426,6 +429,21 @@ func TestAdminURL(t *testing.T) {
 		c, err := Load(Source{Environ: tc.env, Flags: flags})
 		if err != nil || c.AdminURL != tc.want {
 			t.Errorf("%v %v: %v, want %s (%v)", tc.env, tc.args, c, tc.want, err)
+		}
+	}
+}
+
+// A program finds in engine.Config, by its name, what the documents say of a setting.
+func TestFieldsAreNamedLikeSettings(t *testing.T) {
+	var fields []string
+	for _, of := range []reflect.Type{reflect.TypeFor[Config](), reflect.TypeFor[engine.Pages]()} {
+		for _, field := range reflect.VisibleFields(of) {
+			fields = append(fields, strings.ToLower(field.Name))
+		}
+	}
+	for _, setting := range settings {
+		if name := strings.ReplaceAll(setting.key, "_", ""); !slices.Contains(fields, name) {
+			t.Errorf("the setting %s is in no field of its name", setting.key)
 		}
 	}
 }

@@ -158,7 +158,7 @@ func (c *Config) settings() []setting {
 			plain("buyer_id", auth.ExactID, "WORD", oneOf(&c.BuyerID, auth.ExactID, auth.TrimmedID, auth.CasefoldID),
 				"which spellings of a buyer's id are one buyer: exact, trimmed (no white space at the ends) or casefold "+
 					"(nor case); all servers of a shop need the same"),
-			plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.TokenLife, time.Minute, 100*365*24*time.Hour),
+			plain("buyer_token_life", "744h", "DURATION", durationOrOff(&c.BuyerTokenLife, time.Minute, 100*365*24*time.Hour),
 				`how far ahead the "exp" of a buyer's token may lie; off: no limit`),
 			plain("clock_skew", "30s", "DURATION", orNone(&c.ClockSkew, duration(&c.ClockSkew, 0, 10*time.Minute)),
 				"how far the clocks of the services that sign buyers' tokens may be off"),
@@ -173,7 +173,7 @@ func (c *Config) settings() []setting {
 				"how long events are kept, and orders after their sale was archived; off: for ever"),
 		),
 		group("Limits",
-			plain("claim_queue", "20000", "N", number(&c.Queue, 1, 10_000_000),
+			plain("claim_queue", "20000", "N", number(&c.ClaimQueue, 1, 10_000_000),
 				"claims of one sale that may wait for the ledger before more are refused as overloaded"),
 			plain("claims_in_flight", "50000", "N", number(&c.ClaimsInFlight, 1, 10_000_000),
 				"claims of all sales in flight before more are refused as overloaded"),
@@ -192,15 +192,15 @@ func (c *Config) settings() []setting {
 			plain("shutdown_timeout", "15s", "DURATION", duration(&c.ShutdownTimeout, 0, 10*time.Minute),
 				"how long a stopping server may take to answer requests and store accepted claims"),
 			plain("refresh_interval", "200ms", "DURATION",
-				duration(&c.Refresh, 10*time.Millisecond, sluice.RefusalLease*4/5),
+				duration(&c.RefreshInterval, 10*time.Millisecond, sluice.RefusalLease*4/5),
 				"how often a server reads the state of the sales from the ledger"),
-			plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.Reconcile, time.Second, 24*time.Hour),
+			plain("reconcile_interval", "1m", "DURATION", durationOrOff(&c.ReconcileInterval, time.Second, 24*time.Hour),
 				"how often ledger and store of each sale are compared, and what is safe is repaired; off: never"),
-			plain("expiry_interval", "250ms", "DURATION", duration(&c.Expiry, 10*time.Millisecond, time.Minute),
+			plain("expiry_interval", "250ms", "DURATION", duration(&c.ExpiryInterval, 10*time.Millisecond, time.Minute),
 				"how often a server looks for unpaid orders that are due and for units on their way back to "+
 					"the ledger"),
 			// Longer than a transaction of the pipeline may take (10 s).
-			plain("abandoned_after", "30s", "DURATION", duration(&c.Abandoned, 15*time.Second, time.Hour),
+			plain("abandoned_after", "30s", "DURATION", duration(&c.AbandonedAfter, 15*time.Second, time.Hour),
 				"how long another server may hold an accepted claim without storing the order before this server "+
 					"takes the claim over"),
 		),

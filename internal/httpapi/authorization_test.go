@@ -122,7 +122,7 @@ var testAdmins = []sluice.AdminKey{
 func openWith(t *testing.T, change func(*engine.Config)) *shop {
 	t.Helper()
 	cfg := engine.Config{
-		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond,
+		DataDir: t.TempDir(), RefreshInterval: 20 * time.Millisecond,
 		BuyerSecret: "the shop's secret, long enough", AdminKeys: testAdmins,
 	}
 	if change != nil {

@@ -66,7 +66,7 @@ func TestSpellingsDoNotEvadeTheLimit(t *testing.T) {
 // A buyer who asks to be erased by the spelling that was stored before buyer_id was changed is
 // erased under that one as well.
 func TestErasureOfAnOlderSpelling(t *testing.T) {
-	cfg := engine.Config{DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond}
+	cfg := engine.Config{DataDir: t.TempDir(), RefreshInterval: 20 * time.Millisecond, Retention: time.Millisecond}
 	serve := func() (s *shop, stop func()) {
 		e := must.Get(engine.Open(t.Context(), cfg))(t)
 		server := httptest.NewServer(e.Handler())

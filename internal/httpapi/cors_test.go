@@ -15,7 +15,7 @@ import (
 func openTo(t *testing.T, origins ...string) *shop {
 	t.Helper()
 	e := must.Get(engine.Open(t.Context(), engine.Config{
-		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond,
+		DataDir: t.TempDir(), RefreshInterval: 20 * time.Millisecond,
 		CORSOrigins: origins,
 	}))(t)
 	server := httptest.NewServer(e.Handler())

@@ -106,7 +106,7 @@ func TestFeed(t *testing.T) {
 func TestFeedGoesOnAfterErasure(t *testing.T) {
 	t.Parallel()
 	e := must.Get(engine.Open(t.Context(), engine.Config{
-		DataDir: t.TempDir(), Refresh: 20 * time.Millisecond, Retention: time.Millisecond,
+		DataDir: t.TempDir(), RefreshInterval: 20 * time.Millisecond, Retention: time.Millisecond,
 	}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {

@@ -26,7 +26,7 @@ import (
 // and early, which is not open.
 func fuzzedShop(f *testing.F) *engine.Engine {
 	e := must.Get(engine.Open(context.Background(), engine.Config{
-		DataDir: f.TempDir(), AdminKeys: testAdmins, BuyerSecret: "the shop's secret, long enough", Reconcile: -1,
+		DataDir: f.TempDir(), AdminKeys: testAdmins, BuyerSecret: "the shop's secret, long enough", ReconcileInterval: -1,
 		CORSOrigins: []string{"https://shop.example"},
 	}))(f)
 	f.Cleanup(func() { _ = e.Close(context.Background()) })

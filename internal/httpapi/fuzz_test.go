@@ -56,7 +56,9 @@ func FuzzAuthorization(f *testing.F) {
 // No body of an admin's request makes the server fail, and every answer is
 // JSON of a status that is meant.
 func FuzzAdminBodies(f *testing.F) {
-	e, err := engine.Open(context.Background(), engine.Config{DataDir: f.TempDir(), AdminKeys: testAdmins, Reconcile: -1})
+	e, err := engine.Open(context.Background(), engine.Config{
+		DataDir: f.TempDir(), AdminKeys: testAdmins, ReconcileInterval: -1,
+	})
 	if err != nil {
 		f.Fatal(err)
 	}

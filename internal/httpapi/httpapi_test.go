@@ -27,7 +27,7 @@ type shop struct {
 
 func open(t *testing.T) *shop {
 	dir := t.TempDir()
-	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, Refresh: 20 * time.Millisecond}))(t)
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, RefreshInterval: 20 * time.Millisecond}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()

@@ -101,7 +101,7 @@ func until(t *testing.T, what string, reached func() bool) {
 func open(t *testing.T, cfg engine.Config, tracer engine.Tracer) *engine.Engine {
 	t.Helper()
 	cfg.DataDir, cfg.Tracer, cfg.TraceRatio = t.TempDir(), tracer, 1
-	cfg.WebhookKey, cfg.Abandoned = strings.Repeat("k", 32), 15*time.Second
+	cfg.WebhookKey, cfg.AbandonedAfter = strings.Repeat("k", 32), 15*time.Second
 	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)

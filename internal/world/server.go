@@ -67,7 +67,7 @@ func (w *world) start(n int) error {
 		DataDir: filepath.Join(w.dir, name), Node: name,
 		Ledger: url, Store: url,
 		AdminKey: adminKey, BuyerSecret: buyerSecret, WebhookKey: webhookKey,
-		Reconcile: w.plan.Reconcile, Retention: w.plan.Retention, Log: log,
+		ReconcileInterval: w.plan.Reconcile, Retention: w.plan.Retention, Log: log,
 	})
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func open(t *testing.T) *shop {
 	t.Helper()
 	dir := t.TempDir()
 	e := must.Get(engine.Open(t.Context(), engine.Config{
-		DataDir: dir, Refresh: 20 * time.Millisecond,
+		DataDir: dir, RefreshInterval: 20 * time.Millisecond,
 		Pages: engine.Pages{PictureHosts: []string{"cdn.shop.example"}},
 	}))(t)
 	server := httptest.NewServer(e.Handler())

@@ -60,7 +60,7 @@ func open(t *testing.T, cfg engine.Config) *shop {
 		cfg.DataDir = t.TempDir()
 	}
 	cfg.AdminKey, cfg.BuyerSecret = "the-admin-key-of-the-fixtures", "the-buyer-secret-of-the-fixtures"
-	cfg.WebhookKey, cfg.Reconcile, cfg.Log = strings.Repeat("5a", 32), time.Second, slog.New(slog.DiscardHandler)
+	cfg.WebhookKey, cfg.ReconcileInterval, cfg.Log = strings.Repeat("5a", 32), time.Second, slog.New(slog.DiscardHandler)
 	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(server.Close)
