@@ -28,7 +28,7 @@ func TestSalesWithoutHTTP(t *testing.T) {
 			t.Errorf("the defaults: %+v", made)
 		}
 		for what, change := range map[string]func(*sluice.Sale){
-			"sku: want 1 to 256 bytes of UTF-8":                           func(s *sluice.Sale) { s.Title, s.SKU = "", "" },
+			"title: want 1 to 256 bytes of UTF-8":                         func(s *sluice.Sale) { s.Title, s.SKU = "", "" },
 			`price: currency "": want three upper-case letters, like CNY`: func(s *sluice.Sale) { s.Price.Currency = "" },
 			"closes_at: want a time after opens_at":                       func(s *sluice.Sale) { s.ClosesAt = s.OpensAt },
 		} {

@@ -174,7 +174,7 @@ func TestASaleIsWarmedUpAndOpensByItself(t *testing.T) {
 		until(t, "all to know of each other", func() bool {
 			check, err := b.client.CheckSale(t.Context(), "phones")
 			return err == nil && slices.ContainsFunc(check.Checks, func(c api.Check) bool {
-				return strings.HasPrefix(c.Detail, "live: late, one, two;")
+				return c.Detail == "live: late, one, two"
 			})
 		})
 	}
