@@ -108,7 +108,8 @@ type Config struct {
 	RefreshInterval time.Duration
 	// EventStreams is how many event streams may be open at a time; default
 	// 10,000, negative: none. EventsPerAddress is how many of them one client
-	// address may hold (of IPv6: one /64); default 1,000, negative: no such limit.
+	// address may hold (of IPv6: one /64; a /56 twice, a /48 four times as many);
+	// default 1,000, negative: no such limit.
 	EventStreams     int
 	EventsPerAddress int
 	// CORSOrigins are the origins whose pages may use the buyers' half of the

@@ -43,14 +43,15 @@ const maxBatch = 1000
 
 // Engine is a running Sluice. It is safe for concurrent use.
 type Engine struct {
-	cfg         Config
-	log         *loglimit.Handler // of cfg.Log
-	folder      *folder
-	node        string
-	adminKey    string
-	secret      string
-	who         who
-	eligibility eligibility
+	cfg          Config
+	log          *loglimit.Handler // of cfg.Log
+	folder       *folder
+	node         string
+	adminKey     string
+	secret       string
+	ticketSecret string // signs tickets
+	who          who
+	eligibility  eligibility
 
 	backends
 	board     *admission.Board

@@ -133,15 +133,14 @@ type eligibility struct {
 // servers of a shop share anyway, the secret of buyers' tokens, or without that
 // one of this server's own.
 func (e *Engine) openEligibility() error {
-	secret := cmp.Or(e.cfg.TicketSecret, e.secret)
-	if secret == "" {
-		var err error
-		if secret, err = e.folder.secret("", "ticket.secret"); err != nil {
+	e.ticketSecret = cmp.Or(e.cfg.TicketSecret, e.secret)
+	var err error
+	if e.ticketSecret == "" {
+		if e.ticketSecret, err = e.folder.secret("", "ticket.secret"); err != nil {
 			return err
 		}
 	}
-	var err error
-	e.eligibility.keys, err = tickets.NewKeys(secret, e.cfg.TicketSecretPrevious)
+	e.eligibility.keys, err = tickets.NewKeys(e.ticketSecret, e.cfg.TicketSecretPrevious)
 	return err
 }
 
@@ -154,7 +153,7 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 		Check: n.check, Lists: n.lists, Tickets: n.keys, Count: counts.Ticket,
 		Risk: func(ctx context.Context, rule sluice.Risk, q tickets.Question, proof string) (tickets.Verdict, error) {
 			v, err := n.asker.Ask(ctx, rule, q, proof)
-			if err == nil {
+			if err == nil && (v.Took > 0 || v.Failed != nil) {
 				counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			}
 			return v, err

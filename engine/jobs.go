@@ -25,7 +25,7 @@ import (
 // has archived sales again, and the names of their buyers. Dropping is idempotent.
 type forgetter struct {
 	store  port.SaleStore
-	ledger port.Keeper
+	ledger forgetfulLedger
 	log    *slog.Logger
 
 	bell loop.Bell
@@ -43,7 +43,13 @@ const (
 	forgetAgain = 24 * time.Hour
 )
 
-func newForgetter(store port.SaleStore, ledger port.Keeper, log *slog.Logger) *forgetter {
+// forgetfulLedger is what a forgetter needs of port.Ledger.
+type forgetfulLedger interface {
+	Drop(ctx context.Context, sale sluice.SaleID, epoch int64) error
+	Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error)
+}
+
+func newForgetter(store port.SaleStore, ledger forgetfulLedger, log *slog.Logger) *forgetter {
 	return &forgetter{
 		store: store, ledger: ledger, log: log, bell: loop.NewBell(),
 		left: map[sluice.SaleID]int64{},
@@ -145,6 +151,11 @@ func (f *forgetter) drop(ctx context.Context, id sluice.SaleID, epoch int64) err
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()
 	err := f.ledger.Drop(ctx, id, epoch)
+	if errors.Is(err, port.ErrStaleEpoch) { // or the ledger is an older copy of itself
+		if readings, failed := f.ledger.Read(ctx, []sluice.SaleID{id}); failed == nil && readings[0].Epoch < epoch {
+			err = f.ledger.Drop(ctx, id, readings[0].Epoch)
+		}
+	}
 	if errors.Is(err, port.ErrStaleEpoch) { // it would fail for ever, and keep all others waiting
 		f.log.Warn("the ledger has an archived sale under another epoch, and keeps it", "sale", id, "epoch", epoch)
 		return nil

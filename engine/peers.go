@@ -5,13 +5,13 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
 
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -20,28 +20,27 @@ import (
 type peers struct {
 	self port.Server
 	log  *slog.Logger
-	now  atomic.Pointer[[]string] // what differs
+	now  atomic.Pointer[[]port.Difference]
 }
 
 // shared returns the fingerprints of the settings that the servers of a shop share, as they
 // are in force here.
 func (e *Engine) shared() map[string]string {
-	var keys []string
-	for _, k := range e.cfg.AdminKeys {
-		keys = append(keys, fmt.Sprint(k.Name, " ", k.Role, " ", k.Key))
+	jwks := e.cfg.BuyerJWKS
+	if !strings.Contains(jwks, "://") { // the path of a file, which says nothing of what is in it
+		jwks = ""
 	}
-	slices.Sort(keys)
 	all := map[string]string{}
 	for name, value := range map[string]string{
 		"admin_key":      e.adminKey,
-		"admin_keys":     strings.Join(keys, "\n"),
+		"admin_keys":     strings.Join(e.who.admins.Named(), "\n"),
 		"buyer_secret":   e.secret,
-		"ticket_secret":  cmp.Or(e.cfg.TicketSecret, e.secret),
+		"ticket_secret":  e.ticketSecret,
 		"webhook_key":    e.cfg.WebhookKey,
-		"buyer_jwks":     e.cfg.BuyerJWKS,
+		"buyer_jwks":     jwks,
 		"buyer_issuer":   e.cfg.BuyerIssuer,
 		"buyer_audience": e.cfg.BuyerAudience,
-		"buyer_id":       e.cfg.BuyerID,
+		"buyer_id":       cmp.Or(e.cfg.BuyerID, auth.ExactID),
 	} {
 		all[name] = fingerprint(name, value)
 	}
@@ -60,15 +59,15 @@ func fingerprint(name, value string) string {
 
 // saw compares this server with those that live, and logs it when what differs has changed.
 func (p *peers) saw(live []port.Server) {
-	var differ []string
+	var differ []port.Difference
 	for i := range live {
-		if what := p.differs(&live[i]); what != "" {
-			differ = append(differ, what)
+		if names := p.differs(&live[i]); len(names) > 0 {
+			differ = append(differ, port.Difference{Node: live[i].Node, Admin: live[i].Admin, Settings: names})
 		}
 	}
 	before := p.now.Swap(&differ)
 	switch {
-	case before != nil && slices.Equal(*before, differ):
+	case before != nil && slices.EqualFunc(*before, differ, port.Difference.Equal):
 	case len(differ) > 0:
 		p.log.Error("this server's settings are not those of others: one of them refuses what the others accept",
 			"differ", differ, "want", "the same on every server")
@@ -77,30 +76,19 @@ func (p *peers) saw(live []port.Server) {
 	}
 }
 
-// differs says in what a server differs from this one; empty: in nothing that is known.
-func (p *peers) differs(other *port.Server) string {
-	var names []string
+// differs names the settings in which a server differs from this one.
+func (p *peers) differs(other *port.Server) (names []string) {
 	for name, own := range p.self.Shared {
 		if theirs, told := other.Shared[name]; told && theirs != own {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 {
-		return ""
-	}
 	slices.Sort(names)
-	return other.Node + at(other.Admin) + " has another " + strings.Join(names, ", ")
-}
-
-func at(address string) string {
-	if address == "" {
-		return ""
-	}
-	return " at " + address
+	return names
 }
 
 // differences returns what differs from other servers that live.
-func (p *peers) differences() []string {
+func (p *peers) differences() []port.Difference {
 	if now := p.now.Load(); now != nil {
 		return *now
 	}

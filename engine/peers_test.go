@@ -7,8 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/servertest"
+	"github.com/sluicehq/sluice/sluicetest"
 )
 
 // A server with another secret than the others says so, and they say it of it: in the log, in /readyz, in the check of
@@ -27,13 +29,13 @@ func TestAServerThatDiffers(t *testing.T) {
 		}))
 	}
 	onSale(t, all[0].engine, "phones", 10)
-	const three = "three at three:9090 has another buyer_secret, ticket_secret"
+	const three = "three has another buyer_secret, ticket_secret"
 	for i, want := range [][]string{
 		{three},
 		{three},
 		{
-			"one at one:9090 has another buyer_secret, ticket_secret",
-			"two at two:9090 has another buyer_secret, ticket_secret",
+			"one has another buyer_secret, ticket_secret",
+			"two has another buyer_secret, ticket_secret",
 		},
 	} {
 		b := all[i]
@@ -45,7 +47,7 @@ func TestAServerThatDiffers(t *testing.T) {
 		check, err := b.client.CheckSale(t.Context(), "phones")
 		var found []string
 		for _, c := range check.Checks {
-			if c.Name == "servers" && c.Status == "fail" {
+			if c.Name == "servers" && c.Status == "fail" && strings.HasSuffix(c.Where, ":9090") {
 				found = append(found, c.Detail)
 			}
 		}
@@ -60,5 +62,46 @@ func TestAServerThatDiffers(t *testing.T) {
 	all[0].engine.Handler().ServeHTTP(scraped, httptest.NewRequest("GET", "/metrics", http.NoBody))
 	if !strings.Contains(scraped.Body.String(), "sluice_servers_differ 1") {
 		t.Error("the metrics do not count it")
+	}
+}
+
+// Each setting that the servers share makes a difference, also the secret of tickets that a server has made for itself.
+func TestWhatServersShare(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("k", 32)
+	base := engine.Config{AdminKey: key, BuyerSecret: key, WebhookKey: key, BuyerID: "exact"}
+	for name, change := range map[string]func(*engine.Config){
+		"":               func(c *engine.Config) { c.BuyerID = "" }, // which means the same
+		"admin_key":      func(c *engine.Config) { c.AdminKey = key + "2" },
+		"buyer_id":       func(c *engine.Config) { c.BuyerID = "trimmed" },
+		"buyer_audience": func(c *engine.Config) { c.BuyerAudience = "shop" },
+		"buyer_issuer":   func(c *engine.Config) { c.BuyerIssuer = "login" },
+		"ticket_secret":  func(c *engine.Config) { c.TicketSecret = key + "2" },
+		"webhook_key":    func(c *engine.Config) { c.WebhookKey = key + "2" },
+		"admin_keys": func(c *engine.Config) {
+			c.AdminKeys = []sluice.AdminKey{{Name: "bob", Role: sluice.Viewer, Key: key + "3"}}
+		},
+		"buyer_secret, ticket_secret": func(c *engine.Config) { c.BuyerSecret = key + "2" },
+		"buyer_jwks, buyer_secret, ticket_secret": func(c *engine.Config) {
+			c.BuyerSecret, c.BuyerJWKS, c.BuyerAudience = "", "https://login.invalid/keys", "*"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			other := base
+			change(&other)
+			of := func(c engine.Config) map[string]string { return sluicetest.Open(t, c).Shared() }
+			one, two := of(base), of(other)
+			var differ []string
+			for setting := range one {
+				if one[setting] != two[setting] && !(setting == "buyer_audience" && other.BuyerAudience == "*") {
+					differ = append(differ, setting)
+				}
+			}
+			slices.Sort(differ)
+			if got := strings.Join(differ, ", "); got != name {
+				t.Errorf("%q differ, want %q", got, name)
+			}
+		})
 	}
 }

@@ -275,7 +275,9 @@ func engineConfig(c *config.Config, log *slog.Logger) engine.Config {
 		if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 			host, _ = os.Hostname()
 		}
-		cfg.AdminAddress = net.JoinHostPort(host, port)
+		if !config.IsLoopback(host) { // which says nothing to other machines
+			cfg.AdminAddress = net.JoinHostPort(host, port)
+		}
 	}
 	return cfg
 }

@@ -91,6 +91,7 @@ type Board struct {
 	hotUntil time.Time                  // the latest of all sales
 	hot      map[*boardSale]struct{}    // beside a replica: those it is read for
 	looked   map[*boardSale]struct{}    // at by readers who keep them hot, or did a moment ago
+	single   chan struct{}              // holds the readings of single ids (readOnce)
 	rules    bool                       // some have changed since RulesChanged was called
 	failing  map[sluice.SaleID]struct{} // whose last reading failed
 }
@@ -142,6 +143,7 @@ func NewBoard(ledger port.Reader, store port.SaleStore, opts BoardOptions) *Boar
 		sales: xsync.NewMap[sluice.SaleID, *boardSale](), archived: xsync.NewMap[sluice.SaleID, *View](),
 		flying: map[*readCall]struct{}{}, rows: map[sluice.SaleID]bool{}, hot: map[*boardSale]struct{}{},
 		looked:  map[*boardSale]struct{}{},
+		single:  make(chan struct{}, singleReads),
 		failing: map[sluice.SaleID]struct{}{},
 	}
 }

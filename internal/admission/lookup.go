@@ -14,7 +14,8 @@ import (
 
 // Sales that are not on the board are looked up in the store, all that are
 // asked for meanwhile by one query, and one query at a time: a flood of made-up
-// ids costs the store a few dozen small queries a second, however large it is.
+// ids costs the store a few dozen small queries a second, however large it is. The
+// ledger is asked for each id of a claim, for a few at a time.
 //
 // "No such sale" is final for a buyer: another server may have accepted their
 // claim a moment ago, on a sale that is new (I4). So it is said only of an id
@@ -32,6 +33,8 @@ const (
 	maxLookups = 5000
 	// lookupPause is the time between two queries, or so many times that.
 	lookupPause = 20 * time.Millisecond
+	// singleReads is how many of the ids that were looked up are read at a time.
+	singleReads = 4
 	// lookupRest: for so long after a query has failed, there is none.
 	lookupRest = time.Second
 )
@@ -85,6 +88,8 @@ func (b *Board) found(id sluice.SaleID) (*View, error) {
 // it is a sale or not. The reading begins after each of them came.
 func (b *Board) readOnce(ctx context.Context, l *lookup, id sluice.SaleID) {
 	l.read.Do(func() {
+		b.single <- struct{}{} // made-up ids keep no readings of sales waiting
+		defer func() { <-b.single }()
 		ctx := context.WithoutCancel(ctx)
 		if _, ok := b.sales.Load(id); ok {
 			b.readNow(ctx, id)

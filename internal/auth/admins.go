@@ -154,6 +154,17 @@ func (a *Admins) add(admin Admin, sum [sha256.Size]byte) {
 	a.admins, a.hashes = append(a.admins, admin), append(a.hashes, sum)
 }
 
+// Named are the named keys in words, hashed, so that servers can compare theirs however they were given.
+func (a *Admins) Named() (all []string) {
+	for i, admin := range a.admins {
+		if admin.Name != MasterName {
+			all = append(all, fmt.Sprintf("%s %s %x", admin.Name, admin.Role, a.hashes[i]))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
 func (a *Admins) unlike(name string, sum [sha256.Size]byte) error {
 	for i, other := range a.admins {
 		if other.Name == name {

@@ -246,9 +246,13 @@ func (c *saleCheck) servers(ctx context.Context) {
 		names = append(names, name)
 	}
 	if c.server.Differ != nil {
-		for _, what := range c.server.Differ() {
-			c.find(fail, "servers", "the settings of "+what[:strings.Index(what, " has ")], "the same on every server",
-				"%s than %s, and refuses what that accepts", what, c.server.Kinds.Node)
+		for _, d := range c.server.Differ() {
+			where := "the settings of " + d.Node
+			if d.Admin != "" {
+				where += " at " + d.Admin
+			}
+			c.find(fail, "servers", where, "the same on every server", "%s than %s, and refuses what that accepts", d,
+				c.server.Kinds.Node)
 		}
 	}
 	c.ok("servers", "live: %s", strings.Join(names, ", "))

@@ -25,8 +25,8 @@ type EventsOptions struct {
 	// negative: none is allowed. A request beyond it gets 503 with Retry-After.
 	Streams int
 
-	// PerAddress bounds those of one client address (of IPv6: one /64), as
-	// Options.Proxies determine it; default defaultPerAddress, negative: no such
+	// PerAddress bounds those of one client address (of IPv6: one /64; a /56 may have
+	// twice as many, a /48 four times), as Options.Proxies determine it; default defaultPerAddress, negative: no such
 	// limit. A request beyond it gets the same answer.
 	PerAddress int
 

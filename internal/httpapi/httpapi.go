@@ -78,7 +78,7 @@ type Options struct {
 	// none to look at.
 	LedgerRisks func(context.Context) ([]port.SettingRisk, error)
 	// Differ returns in what other servers differ from this one; nil: there are none.
-	Differ func() []string
+	Differ func() []port.Difference
 	// StoreRisks asks for the settings of the database that can lose orders and payments, and
 	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
 	StoreRisks  func(context.Context) ([]port.SettingRisk, error)

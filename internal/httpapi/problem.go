@@ -185,7 +185,7 @@ var faults = []knownFault{
 		case e.Action == sluice.Refund && e.Status == sluice.Pending:
 			instead = ": it has no payment; record that first, or cancel the order"
 		case e.Status == sluice.Paid:
-			instead = "; refund it instead"
+			instead = "; the shop can refund it"
 		}
 		return fmt.Sprintf("the order is %s; %s is not possible%s", e.Status, e.Action, instead)
 	}),

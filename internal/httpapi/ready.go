@@ -138,7 +138,9 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		status.Recover = s.Outdated()
 	}
 	if s.Differ != nil {
-		status.Differ = s.Differ()
+		for _, d := range s.Differ() {
+			status.Differ = append(status.Differ, d.String())
+		}
 	}
 	if s.StoreRisked != nil {
 		for _, risk := range s.StoreRisked() {

@@ -2,6 +2,8 @@ package port
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -278,6 +280,20 @@ type Server struct {
 	// servers that differ in one refuse what the others accept.
 	Shared map[string]string `json:"shared"`
 }
+
+// Difference is a server whose settings are not those of another one, though they share them.
+type Difference struct {
+	Node, Admin string
+	Settings    []string // their names, in order
+}
+
+// Equal reports whether both are the same.
+func (d Difference) Equal(other Difference) bool {
+	return d.Node == other.Node && d.Admin == other.Admin && slices.Equal(d.Settings, other.Settings)
+}
+
+// String says what differs, without addresses.
+func (d Difference) String() string { return d.Node + " has another " + strings.Join(d.Settings, ", ") }
 
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.

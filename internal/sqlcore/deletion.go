@@ -17,6 +17,7 @@ var (
 	sqlDeleteOfSale = []statement{
 		newStatement("Delete.Buyers", `DELETE FROM sale_buyers WHERE sale_id = ?`),
 		newStatement("Delete.Pictures", `DELETE FROM pictures WHERE sale_id = ?`),
+		newStatement("Delete.Gathered", `DELETE FROM gathered WHERE sale_id = ?`),
 		newStatement("Delete.Lists", `DELETE FROM sale_lists WHERE sale_id = ?`),
 		newStatement("Delete.Restocks", `DELETE FROM restocks WHERE sale_id = ?`),
 		newStatement("Delete.Terms", `DELETE FROM sale_terms WHERE sale_id = ?`),
@@ -43,11 +44,15 @@ func (s *Store) DeleteSale(ctx context.Context, id sluice.SaleID, version int64)
 		if err := tx.addSaleEvent(sluice.EventSaleDeleted, sale, tx.now()); err != nil {
 			return err
 		}
+		last, err := only[int64](tx.row(sqlGatheredLast, id))
+		if err != nil {
+			return err
+		}
 		for _, st := range sqlDeleteOfSale {
 			tx.exec(st, id)
 		}
-		if sale.Epoch > 0 { // the next sale of this id begins behind it
-			tx.set(sqlAddGathered, id, sale.Epoch, "", storeNow)
+		if last = max(last, sale.Epoch); last > 0 { // the next sale of this id begins behind it
+			tx.set(sqlAddGathered, id, last, "", storeNow)
 		}
 		return tx.err
 	}))

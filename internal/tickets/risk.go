@@ -51,7 +51,7 @@ type Verdict struct {
 	// Failed says why the service did not judge; then Allow is the sale's
 	// policy. Nil if it did.
 	Failed error
-	Took   time.Duration
+	Took   time.Duration // of the service; 0: it was not asked
 }
 
 // Asker asks services. Make one with New. It is safe for concurrent use.
@@ -116,7 +116,6 @@ var errRests = errors.New("it has failed several times in a row, and is left alo
 // Proof is the challenge that the buyer has solved for it; empty: none. The service judges it once: who
 // hands it in again gets the same verdict.
 func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof string) (v Verdict, err error) {
-	began := a.now()
 	who := asked{q.Sale, q.Buyer}
 	a.mu.Lock()
 	before, known := a.judged.get(proof)
@@ -127,12 +126,12 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof str
 	a.mu.Unlock()
 	switch {
 	case known:
+		before.Took = 0
 		return before, nil
 	case busy:
 		return v, ErrBusy
 	}
 	defer func() {
-		v.Took = a.now().Sub(began)
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		delete(a.asking, who)
@@ -145,9 +144,11 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof str
 		return v, ErrBusy
 	}
 	defer func() { <-s.slots }()
-	v.Failed = s.ready(a.now())
+	began := a.now()
+	v.Failed = s.ready(began)
 	if v.Failed == nil {
 		v, v.Failed = a.ask(ctx, rule, q)
+		v.Took = max(a.now().Sub(began), 1)
 		// A buyer who left says nothing about the service.
 		if v.Failed == nil || ctx.Err() == nil {
 			s.note(v.Failed != nil, a.now(), func() {

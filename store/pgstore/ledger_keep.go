@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -56,14 +57,11 @@ func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 			return errOr(err, &port.EpochError{Seen: seen}) // by this server; the database is an older copy
 		}
 	}
-	var promised [][]any
+	var promised []*port.Record
 	units := int64(0)
 	for i := range image.Records {
 		if r := &image.Records[i]; r.Epoch == image.Epoch {
-			promised = append(promised, []any{
-				string(r.Sale), string(r.Buyer), string(r.Key), string(r.Order), r.Quantity, r.Meta, r.Epoch, r.Seq, r.Terms,
-				sqlcore.WholeMillis(r.At),
-			})
+			promised = append(promised, r)
 			units += r.Quantity
 		}
 	}
@@ -84,14 +82,30 @@ func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 		b.Queue(`DELETE FROM ledger_sales WHERE sale_id = $1`, image.Sale)
 		b.Queue(insertState, append([]any{image.Sale, image.Epoch, image.Seq(), port.FenceLoading, units},
 			termsArgs(&image.Terms)...)...)
-		if err := tx.SendBatch(ctx, b).Close(); err != nil || len(promised) == 0 {
+		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		_, err := tx.CopyFrom(ctx, pgx.Identifier{"ledger_promises"}, []string{
-			"sale_id", "buyer_id", "claim_key", "order_id", "quantity", "meta", "epoch", "seq", "terms", "accepted_at",
-		}, pgx.CopyFromRows(promised))
-		return err
+		// By a statement for each thousand, and not by COPY: while rows of that are on their way, a server that
+		// lives looks like one that hangs (freeSales).
+		for some := range slices.Chunk(promised, maxClaims) {
+			if err := l.promise(ctx, tx, &image, some); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
+}
+
+func (l *ledger) promise(ctx context.Context, tx pgx.Tx, image *port.LoadImage, some []*port.Record) error {
+	n := len(some)
+	buyers, keys, orders, metas := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	quantities, seqs, terms, at := make([]int64, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
+	for i, r := range some {
+		buyers[i], keys[i], orders[i], metas[i] = string(r.Buyer), string(r.Key), string(r.Order), r.Meta
+		quantities[i], seqs[i], terms[i], at[i] = r.Quantity, r.Seq, r.Terms, sqlcore.WholeMillis(r.At)
+	}
+	_, err := tx.Exec(ctx, insertPromises, image.Sale, image.Epoch, buyers, keys, orders, metas, quantities, seqs, terms, at)
+	return err
 }
 
 // notThere maps pgx.ErrNoRows to another error.
@@ -108,6 +122,10 @@ const (
 	insertState = `INSERT INTO ledger_sales (sale_id, epoch, seq, fence, promised,
 		version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
+	insertPromises = `INSERT INTO ledger_promises
+			(sale_id, epoch, buyer_id, claim_key, order_id, meta, quantity, seq, terms, accepted_at)
+		SELECT $1, $2, p.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
+			$9::bigint[], $10::timestamptz[]) AS p`
 	setTerms = `UPDATE ledger_sales SET cooldown = $2, cooldown_until = $3, reopened = $4, version = $5, total = $6,
 		max_per_buyer = $7, max_orders = $8, max_unpaid = $9, opens_at = $10, closes_at = $11, paused = $12
 		WHERE sale_id = $1`

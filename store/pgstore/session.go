@@ -36,7 +36,8 @@ const idleSetting = "idle_in_transaction_session_timeout"
 
 // limits: a row is locked for milliseconds, the longest statement reads all
 // orders of a sale, and while orders' units are given to the ledger a transaction
-// is idle for some seconds.
+// is idle for some seconds. Where the database is the ledger, one that locks a sale
+// may be idle for hungAfter only.
 var limits = []setting{
 	{"lock_timeout", "3s"},
 	{"statement_timeout", "60s"},

@@ -1,0 +1,4 @@
+package engine
+
+// Shared returns the fingerprints of the settings that servers share.
+func (e *Engine) Shared() map[string]string { return e.shared() }
