@@ -90,7 +90,7 @@ func TestLivesTakeTheirCourse(t *testing.T) {
 		t.Error(d)
 	}
 	if err := l.trouble(); err == nil || !strings.Contains(err.Error(),
-		"1 payment or cancellation stayed without an answer, the first: cancel "+order(7)+": forbidden") {
+		"1 payment or cancellation stayed without an answer, the first: cancel "+order(7)+": Forbidden (forbidden)") {
 		t.Error(err)
 	}
 	if l.paid.Load() != 4 || l.cancelled.Load() != 1 || l.accepted != 11 {

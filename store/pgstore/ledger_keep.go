@@ -104,7 +104,8 @@ func (l *ledger) promise(ctx context.Context, tx pgx.Tx, image *port.LoadImage, 
 		buyers[i], keys[i], orders[i], metas[i] = string(r.Buyer), string(r.Key), string(r.Order), r.Meta
 		quantities[i], seqs[i], terms[i], at[i] = r.Quantity, r.Seq, r.Terms, sqlcore.WholeMillis(r.At)
 	}
-	_, err := tx.Exec(ctx, insertPromises, image.Sale, image.Epoch, buyers, keys, orders, metas, quantities, seqs, terms, at)
+	_, err := tx.Exec(ctx, insertPromises, image.Sale, image.Epoch, buyers, keys, orders, metas, quantities, seqs, terms,
+		at)
 	return err
 }
 
