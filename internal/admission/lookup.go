@@ -54,7 +54,9 @@ type lookup struct {
 	err    error
 	hidden *sluice.Sale // the row that the query returned, if it is hidden
 	begun  time.Time    // when the query was
-	read   sync.Once
+
+	asked atomic.Bool   // for a reading
+	read  chan struct{} // closed when that has ended
 }
 
 // Lookup is View for a sale that may not be on the board yet: then the store is
@@ -87,19 +89,30 @@ func (b *Board) found(id sluice.SaleID) (*View, error) {
 // readOnce reads an id in the ledger, one time for all who wait for this lookup, whether
 // it is a sale or not. The reading begins after each of them came.
 func (b *Board) readOnce(ctx context.Context, l *lookup, id sluice.SaleID) {
-	l.read.Do(func() {
-		b.single <- struct{}{} // made-up ids keep no readings of sales waiting
-		defer func() { <-b.single }()
-		ctx := context.WithoutCancel(ctx)
-		if _, ok := b.sales.Load(id); ok {
-			b.readNow(ctx, id)
-			return
-		}
-		b.mu.Lock()
-		c := b.begin(ctx, &boardSale{id: id, board: b, index: -1, retired: true}) // nothing is made of it
-		b.mu.Unlock()
-		<-c.done
-	})
+	if !l.asked.Swap(true) {
+		go func() {
+			defer close(l.read)
+			b.single <- struct{}{} // made-up ids keep no readings of sales waiting
+			defer func() { <-b.single }()
+			b.readAny(context.WithoutCancel(ctx), id)
+		}()
+	}
+	select {
+	case <-l.read:
+	case <-ctx.Done():
+	}
+}
+
+// readAny is readNow for an id that may be no sale's: then nothing is made of the reading.
+func (b *Board) readAny(ctx context.Context, id sluice.SaleID) {
+	if _, ok := b.sales.Load(id); ok {
+		b.readNow(ctx, id)
+		return
+	}
+	b.mu.Lock()
+	c := b.begin(ctx, &boardSale{id: id, board: b, index: -1, retired: true})
+	b.mu.Unlock()
+	<-c.done
 }
 
 // Public is Lookup for a buyer, to whom a hidden sale does not exist: then the view
@@ -165,7 +178,7 @@ func (b *Board) join(ctx context.Context, id sluice.SaleID) (*lookup, error) {
 	if ls.waiting == nil {
 		ls.waiting = map[sluice.SaleID]*lookup{}
 	}
-	l := &lookup{done: make(chan struct{})}
+	l := &lookup{done: make(chan struct{}), read: make(chan struct{})}
 	ls.waiting[id] = l
 	if !ls.running {
 		ls.running = true
