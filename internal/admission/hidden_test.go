@@ -155,3 +155,33 @@ func TestAHiddenSaleIsTheSameWork(t *testing.T) {
 		})
 	}
 }
+
+// Where the ledger hangs, ids that are looked up hold a few calls of it, and whoever waits for them is answered in time.
+func TestLookedUpIdsHoldFewCalls(t *testing.T) {
+	running(t, 1, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
+		const ids = 20 * singleReads
+		made := func(n int) sluice.SaleID { return sluice.SaleID(fmt.Sprint("made-up-", n)) }
+		s.change(func() {
+			for n := range ids {
+				s.bad[made(n)] = nil // it hangs
+			}
+		})
+		begun := time.Now()
+		var asks sync.WaitGroup
+		for n := range ids {
+			asks.Go(func() {
+				b.readOnce(t.Context(), &lookup{read: make(chan struct{})}, made(n))
+			})
+		}
+		synctest.Wait()
+		s.change(func() {
+			if asked := len(s.reads) - 1; asked > singleReads {
+				t.Errorf("%d ids are asked for at a time, want %d", asked, singleReads)
+			}
+		})
+		asks.Wait()
+		if took := time.Since(begun); took > 2*b.opts.Timeout {
+			t.Errorf("the last is answered after %v", took)
+		}
+	})
+}
