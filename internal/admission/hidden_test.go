@@ -156,7 +156,8 @@ func TestAHiddenSaleIsTheSameWork(t *testing.T) {
 	}
 }
 
-// Where the ledger hangs, ids that are looked up hold a few calls of it, and whoever waits for them is answered in time.
+// Where the ledger hangs, ids that are looked up hold a few calls of it, and claims that wait for them are answered
+// in time.
 func TestLookedUpIdsHoldFewCalls(t *testing.T) {
 	running(t, 1, BoardOptions{}, func(t *testing.T, s *shards, b *Board) {
 		const ids = 20 * singleReads

@@ -88,7 +88,8 @@ func (b *Board) found(id sluice.SaleID) (*View, error) {
 
 // readOnce reads an id in the ledger, one time for all who wait for this lookup, whether
 // it is a sale or not. The reading begins after each of them came. There is none if it finds
-// no place in time, or the first of them leaves: then the board's view is from before the lookup, and proves nothing.
+// no place in time, or the first of them leaves: then the board's view is from before the
+// lookup, and proves nothing.
 func (b *Board) readOnce(ctx context.Context, l *lookup, id sluice.SaleID) {
 	if !l.asked.Swap(true) {
 		go func() {
