@@ -209,7 +209,7 @@ func TestTheOlderCopyLacksTerms(t *testing.T) {
 				return err == nil && s.Total != nil && *s.Total == total && s.Fence == "" && s.Loaded &&
 					s.Taken == int64(len(promised)) && s.Paused == on.paused
 			})
-			if on.paused { // and it is, until somebody resumes it
+			if on.paused { // the merchant resumes it, and nobody else
 				if status, said := f.answer(1, 1000); status != http.StatusConflict || said.Code != "paused" {
 					t.Errorf("a claim while it is paused: %d %s", status, said.Code)
 				}

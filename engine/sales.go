@@ -25,7 +25,7 @@ func (e *Engine) Sale(ctx context.Context, id sluice.SaleID) (api.AdminSale, err
 }
 
 // Sales yields all sales, closed and archived ones too, by id, with the state and units that this
-// engine knows: of AsOf, some seconds old where nobody buys. An error is the last that it yields,
+// engine has read: at AsOf, some seconds ago where nobody buys. An error is the last that it yields,
 // with a zero sale.
 func (e *Engine) Sales(ctx context.Context) iter.Seq2[api.AdminSale, error] {
 	return func(yield func(api.AdminSale, error) bool) {

@@ -340,7 +340,7 @@ func TestABugIsOneSentence(t *testing.T) {
 	}
 }
 
-// What was typed wrong is an error of usage, whoever finds it: all that comes before a command runs.
+// A command that finds its arguments wrong before it runs exits 1, as the parser of flags does.
 func TestOnlyWhatRanHasFailed(t *testing.T) {
 	for _, tc := range []struct {
 		want   int

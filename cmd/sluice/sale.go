@@ -190,7 +190,7 @@ func money(m sluice.Money) string {
 	return figures.Money(m.Amount, m.Currency) + " (" + figures.Plural(m.Amount, "minor unit", "minor units") + ")"
 }
 
-// price says that there is nothing to pay, rather than 0.00, which may be a price that is kept elsewhere.
+// price is the text for a sale's price: "free" for a free sale. A shop that keeps its prices elsewhere has 0.00.
 func price(s *api.Sale) string {
 	if s.Free {
 		return "free"
