@@ -968,9 +968,8 @@ func withQuantity(c sluice.Claim, n int64) sluice.Claim {
 	return c
 }
 
-// cutOff listens at a free port for a database, and passes on what comes until left is spent. Then nobody hears
-// anything.
-func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
+// through listens at a free port for a database, and passes on what comes after passing has returned.
+func through(t *testing.T, database string, passing func(over <-chan struct{}, n int)) (addr string) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	over := make(chan struct{})
@@ -982,9 +981,7 @@ func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
 		buf := make([]byte, 4<<10)
 		for {
 			n, err := from.Read(buf)
-			if left.Add(int64(-n)) < 0 {
-				<-over
-			}
+			passing(over, n)
 			if _, failed := to.Write(buf[:n]); err != nil || failed != nil {
 				to.Close()
 				return
@@ -1007,6 +1004,55 @@ func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
 		}
 	}()
 	return l.Addr().String()
+}
+
+// cutOff is through a proxy that passes on what comes until left is spent. Then nobody hears anything.
+func cutOff(t *testing.T, database string, left *atomic.Int64) (addr string) {
+	return through(t, database, func(over <-chan struct{}, n int) {
+		if left.Add(int64(-n)) < 0 {
+			<-over
+		}
+	})
+}
+
+// A load of many promises over a slow line takes longer than a transaction may hang, and is not ended.
+func TestSlowLoad(t *testing.T) {
+	t.Parallel()
+	database := servertest.Postgres(t)
+	store, other, _ := sellAt(t, database, func(s *sluice.Sale) { s.Total = 10_000 })
+	must.Succeed(t, store.FenceSale(t.Context(), "sale", 1, "a test"))
+	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
+	for i := range int64(3000) {
+		c := claimOf(fmt.Sprint("buyer-", i), 1)
+		c.Meta = `{"a":"` + strings.Repeat("x", 300) + `"}`
+		image.Records = append(image.Records,
+			port.Record{Claim: c, Sale: "sale", Epoch: 2, Seq: i + 1, Terms: 1, At: time.Now(), Live: true})
+	}
+	address := must.Get(url.Parse(database))(t)
+	var slow atomic.Bool
+	address.Host = through(t, address.Host, func(_ <-chan struct{}, n int) {
+		if slow.Load() {
+			time.Sleep(time.Duration(n) * 3 * time.Microsecond) // 330 kB a second
+		}
+	})
+	far := must.Get(pgstore.Open(t.Context(), address.String(), pgstore.Options{}))(t)
+	t.Cleanup(func() { far.Close() })
+	l := must.Get(far.LedgerAt("far", nil))(t)
+	slow.Store(true)
+	loaded := make(chan error, 1)
+	begun := time.Now()
+	go func() { loaded <- l.Load(t.Context(), image) }()
+	for {
+		select {
+		case err := <-loaded:
+			if took := time.Since(begun); err != nil || took < 4*time.Second {
+				t.Errorf("loaded after %v: %v", took, err)
+			}
+			return
+		case <-time.After(100 * time.Millisecond):
+			_, _ = other.Read(t.Context(), []sluice.SaleID{"sale"}) // as servers do each second
+		}
+	}
 }
 
 // A server that is cut off while it sends a batch keeps no other server from selling: neither in a batch of new
