@@ -11,6 +11,7 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
@@ -102,8 +103,8 @@ func (f *follower) beat(ctx context.Context) error {
 	known, begun := false, time.Now()
 	if f.made.Load() {
 		asking, cancel := context.WithTimeout(ctx, nameTimeout)
-		live, err := f.store.LiveNodes(asking, late)
-		known = err == nil && slices.Contains(live, f.node)
+		live, err := f.store.LiveServers(asking, late)
+		known = err == nil && slices.Contains(port.Nodes(live), f.node)
 		cancel()
 	}
 	err := f.store.Heartbeat(ctx, f.peers.self)

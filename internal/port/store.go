@@ -295,6 +295,15 @@ func (d Difference) Equal(other Difference) bool {
 // String says what differs, without addresses.
 func (d Difference) String() string { return d.Node + " has another " + strings.Join(d.Settings, ", ") }
 
+// Nodes returns the names of servers.
+func Nodes(servers []Server) []string {
+	nodes := make([]string, len(servers))
+	for i := range servers {
+		nodes[i] = servers[i].Node
+	}
+	return nodes
+}
+
 // ClusterStore is how the servers of one store know of each other: jobs that
 // one of them does at a time, and a rebuild that waits for all of them.
 type ClusterStore interface {
@@ -307,11 +316,9 @@ type ClusterStore interface {
 
 	// Heartbeat says that a server lives, and what it is.
 	Heartbeat(ctx context.Context, s Server) error
-	// LiveNodes returns the servers whose last heartbeat is less than within away
+	// LiveServers returns the servers whose last heartbeat is less than within away
 	// from the store's clock, on either side: a heartbeat farther ahead was sent
-	// before the clock stepped back.
-	LiveNodes(ctx context.Context, within time.Duration) ([]string, error)
-	// LiveServers is LiveNodes with what their heartbeats say.
+	// before the clock stepped back. They are ordered by name.
 	LiveServers(ctx context.Context, within time.Duration) ([]Server, error)
 
 	// MarkGathered says that a server has stored every claim it remembers of

@@ -153,7 +153,7 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter {
 		return false, nil
 	}
-	live, err := r.store.LiveNodes(ctx, SilentAfter)
+	live, err := r.store.LiveServers(ctx, SilentAfter)
 	if err != nil {
 		return false, err
 	}
@@ -166,7 +166,7 @@ func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progr
 		p.gathered = time.Time{}
 		return false, nil
 	}
-	missing := slices.DeleteFunc(live, func(node string) bool { return slices.Contains(gathered, node) })
+	missing := slices.DeleteFunc(port.Nodes(live), func(node string) bool { return slices.Contains(gathered, node) })
 	waits := strings.Join(missing, " ")
 	if waits != "" && waits != p.waits && time.Since(p.gathered) >= HeartbeatEvery {
 		p.waits = waits

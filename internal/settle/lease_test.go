@@ -87,8 +87,8 @@ func (s *leases) Gathered(context.Context, sluice.SaleID, int64) ([]string, erro
 	return []string{"a"}, nil
 }
 
-func (s *leases) LiveNodes(context.Context, time.Duration) ([]string, error) {
-	return []string{"a", "frozen"}, nil
+func (s *leases) LiveServers(context.Context, time.Duration) ([]port.Server, error) {
+	return []port.Server{{Node: "a"}, {Node: "frozen"}}, nil
 }
 
 // slowLedger takes long to load a sale.

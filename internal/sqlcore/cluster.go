@@ -26,7 +26,6 @@ var (
 	sqlAddNode  = newStatement("AddNode", insertInto("nodes", "node, seen_at, ledger, about")+`
 		ON CONFLICT (node) DO NOTHING`)
 	sqlForgetNodes = newStatement("ForgetNodes", `DELETE FROM nodes WHERE seen_at < ?`)
-	sqlLiveNodes   = newStatement("LiveNodes", `SELECT node FROM nodes WHERE seen_at > ? AND seen_at < ? ORDER BY node`)
 	sqlLiveServers = newStatement("LiveServers", `SELECT node, about FROM nodes WHERE seen_at > ? AND seen_at < ?
 		ORDER BY node`)
 	sqlAddGathered = newStatement("AddGathered",
@@ -142,28 +141,21 @@ func (s *Store) Heartbeat(ctx context.Context, server port.Server) (err error) {
 	return s.change(ctx, func(tx *conn) error { return tx.exec(sqlForgetNodes, tx.now().Add(-forgetAfter)) })
 }
 
-// LiveNodes returns the servers whose last heartbeat is near, by name. One that
+// LiveServers returns the servers whose last heartbeat is near, by name. One that
 // lies farther ahead was sent before the database's clock stepped back, by a
 // server that has sent none since.
-func (s *Store) LiveNodes(ctx context.Context, within time.Duration) (nodes []string, err error) {
-	defer s.wrap(&err, "list live servers")
-	err = s.view(ctx, func(tx *conn) error {
-		now := tx.now()
-		nodes, err = all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
-		return err
-	})
-	return nodes, err
-}
-
-// LiveServers is LiveNodes with what their heartbeats say.
 func (s *Store) LiveServers(ctx context.Context, within time.Duration) (servers []port.Server, err error) {
 	defer s.wrap(&err, "list live servers")
 	err = s.view(ctx, func(tx *conn) error {
-		now := tx.now()
-		servers, err = all(tx, sqlLiveServers, scanServer, now.Add(-within), now.Add(within))
+		servers, err = liveServers(tx, within)
 		return err
 	})
 	return servers, err
+}
+
+func liveServers(tx *conn, within time.Duration) ([]port.Server, error) {
+	now := tx.now()
+	return all(tx, sqlLiveServers, scanServer, now.Add(-within), now.Add(within))
 }
 
 func scanServer(r row) (s port.Server, err error) {

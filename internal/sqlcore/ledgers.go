@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 var (
@@ -39,7 +40,7 @@ func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 			return nil
 		}
 		now := tx.now()
-		live, _ := all(tx, sqlLiveNodes, only[string], now.Add(-within), now.Add(within))
+		live, _ := liveServers(tx, within)
 		have, err := all(tx, sqlHaveLedger, only[string], sale.Ledger, node, now.Add(-2*within), now.Add(2*within))
 		switch {
 		case tx.fail(err) != nil:
@@ -47,7 +48,7 @@ func (s *Store) TakeSale(ctx context.Context, id sluice.SaleID, node string, wit
 		case len(have) > 0:
 			return stateUnless(nil, id, fmt.Sprintf("its ledger %s still is that of %s: stop each server that has it, "+
 				"and wait for %v", sale.Ledger, strings.Join(have, ", "), 2*within))
-		case !slices.Contains(live, node): // then the heartbeats of the others may be as old
+		case !slices.Contains(port.Nodes(live), node): // then the heartbeats of the others may be as old
 			return stateUnless(nil, id, "no heartbeat of this server has arrived lately; try again in some seconds")
 		}
 		taken = true

@@ -172,8 +172,8 @@ func testHeartbeats(t *testing.T, db Database) {
 	s, other := db.Open(t), db.Open(t)
 	live := func(within time.Duration, want ...string) {
 		t.Helper()
-		got, err := other.LiveNodes(t.Context(), within)
-		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); err != nil || diff != "" {
+		got, err := other.LiveServers(t.Context(), within)
+		if diff := cmp.Diff(want, port.Nodes(got), cmpopts.EquateEmpty()); err != nil || diff != "" {
 			t.Errorf("live: %v (-want +got):\n%s", err, diff)
 		}
 	}
@@ -187,7 +187,7 @@ func testHeartbeats(t *testing.T, db Database) {
 	}
 	live(time.Hour, "a", "b", "手机")
 	for {
-		got := must.Get(other.LiveNodes(t.Context(), 50*time.Millisecond))(t)
+		got := must.Get(other.LiveServers(t.Context(), 50*time.Millisecond))(t)
 		if len(got) == 0 {
 			break
 		}
@@ -203,9 +203,9 @@ func testHeartbeats(t *testing.T, db Database) {
 	if diff := cmp.Diff(want, must.Get(other.LiveServers(t.Context(), time.Hour))(t)); diff != "" {
 		t.Errorf("servers: (-want +got):\n%s", diff)
 	}
-	if got, err := other.LiveNodes(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 &&
-		got[0] != "b" {
-		t.Errorf("lately: %q, %v, want b", got, err)
+	if got, err := other.LiveServers(t.Context(), 40*time.Millisecond); err != nil || len(got) > 1 || len(got) == 1 &&
+		got[0].Node != "b" {
+		t.Errorf("lately: %v, %v, want b", got, err)
 	}
 	for _, node := range []string{"", "\xff", "a\x00", strings.Repeat("x", 256)} {
 		if err := s.Heartbeat(t.Context(), port.Server{Node: node}); err == nil {
@@ -230,8 +230,8 @@ func testClockStepsBack(t *testing.T, db Database) {
 	}
 	stepBack(t, db, time.Hour)
 	must.Succeed(t, s.Heartbeat(t.Context(), port.Server{Node: "alive"}))
-	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
-		t.Errorf("live: %q, %v; want only the server that has sent a heartbeat since", got, err)
+	if got, err := s.LiveServers(t.Context(), within); err != nil || len(got) != 1 || got[0].Node != "alive" {
+		t.Errorf("live: %v, %v; want only the server that has sent a heartbeat since", got, err)
 	}
 	if !lease(t, s, "jobs", "alive", ttl) || lease(t, s, "jobs", "dead", ttl) {
 		t.Error("a lease of the future is not expired, or not the next one's")
@@ -247,7 +247,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 	if lease(t, s, "small", "b", ttl) {
 		t.Error("a clock that stepped back by half a second ended a lease")
 	}
-	if got, err := s.LiveNodes(t.Context(), within); err != nil || len(got) != 1 || got[0] != "alive" {
+	if got, err := s.LiveServers(t.Context(), within); err != nil || len(got) != 1 || got[0].Node != "alive" {
 		t.Errorf("live after a small step: %q, %v", got, err)
 	}
 }
@@ -274,7 +274,7 @@ func testConcurrentHeartbeats(t *testing.T, db Database) {
 		})
 	}
 	running.Wait()
-	if got, err := handles[0].LiveNodes(t.Context(), time.Hour); err != nil || len(got) != 3 {
+	if got, err := handles[0].LiveServers(t.Context(), time.Hour); err != nil || len(got) != 3 {
 		t.Errorf("live: %q, %v, want 3", got, err)
 	}
 }

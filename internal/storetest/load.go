@@ -325,7 +325,7 @@ func testClosed(t *testing.T, db Database) {
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.Lease(t.Context(), "x", "a", 0, time.Hour)
 	wantError(t, err, sluice.ErrClosed)
-	_, err = s.LiveNodes(t.Context(), time.Hour)
+	_, err = s.LiveServers(t.Context(), time.Hour)
 	wantError(t, err, sluice.ErrClosed)
 	_, err = s.DeadLetter(t.Context(), 1)
 	wantError(t, err, sluice.ErrClosed)

@@ -165,12 +165,6 @@ func (s *store) LiveServers(ctx context.Context, within time.Duration) ([]port.S
 	})
 }
 
-func (s *store) LiveNodes(ctx context.Context, within time.Duration) ([]string, error) {
-	return get(ctx, s.way, call{"LiveNodes", "", false}, func() ([]string, error) {
-		return s.Store.LiveNodes(ctx, within)
-	})
-}
-
 func (s *store) MarkGathered(ctx context.Context, sale sluice.SaleID, epoch int64, node, ledger string) error {
 	return s.way.do(ctx, call{"MarkGathered", sale, true}, func() error {
 		return s.Store.MarkGathered(ctx, sale, epoch, node, ledger)
