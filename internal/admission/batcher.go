@@ -65,9 +65,8 @@ type BatcherOptions struct {
 	MaxBatch int // claims in one ledger call; default 250
 	MaxQueue int // claims waiting in one lane; default 20,000
 	Calls    int // ledger calls of one lane at a time; default 2
-	// MaxPerBuyer bounds the claims of one buyer that wait in one lane, and so
-	// those in one ledger call; default 16. More are refused at once, so that a
-	// buyer who sends hundreds at a time takes no slot in the batches of others.
+	// MaxPerBuyer bounds the claims of one buyer that wait in one lane; default 16. More are
+	// refused at once. A call of the ledger has one of each buyer; the next goes with the next.
 	MaxPerBuyer int
 	// MaxInFlight bounds the claims of all sales in flight (Batcher.Acquire);
 	// default 50,000.
@@ -279,8 +278,8 @@ func (b *Batcher) fly(sale sluice.SaleID, l *lane) {
 	}
 }
 
-// take moves the calls at the head of the lane into the batch. It returns false, and ends
-// this flight, if there is none, or only a few that the other flight will take.
+// take moves calls from the head of the lane into the batch, one of each buyer. It returns
+// false, and ends this flight, if there is none, or only a few that the other flight will take.
 func (b *Batcher) take(l *lane, batch *[]*call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -289,15 +288,30 @@ func (b *Batcher) take(l *lane, batch *[]*call) bool {
 		l.flying--
 		return false
 	}
-	*batch = append((*batch)[:0], l.waiting[:n]...)
-	for _, c := range *batch {
-		if l.buyers[c.claim.Buyer]--; l.buyers[c.claim.Buyer] == 0 {
-			delete(l.buyers, c.claim.Buyer)
+	taken, rest := (*batch)[:0], l.waiting[:0]
+	var several map[sluice.BuyerID]bool // who has others in the lane, and one in the batch
+	for i, c := range l.waiting {
+		if len(taken) == b.opts.MaxBatch {
+			rest = append(rest, l.waiting[i:]...)
+			break
 		}
+		buyer := c.claim.Buyer
+		if several[buyer] {
+			rest = append(rest, c)
+			continue
+		}
+		taken = append(taken, c)
+		if l.buyers[buyer]--; l.buyers[buyer] == 0 {
+			delete(l.buyers, buyer)
+			continue
+		}
+		if several == nil {
+			several = map[sluice.BuyerID]bool{}
+		}
+		several[buyer] = true
 	}
-	rest := copy(l.waiting, l.waiting[n:])
-	clear(l.waiting[rest:])
-	l.waiting = l.waiting[:rest]
+	clear(l.waiting[len(rest):])
+	*batch, l.waiting = taken, rest
 	return true
 }
 

@@ -192,7 +192,7 @@ func TestSharedRateOfAnAddress(t *testing.T) {
 }
 
 // One call for a batch, in its order, whatever other buyers are in it; those
-// denied do not reach the ledger.
+// denied do not reach the ledger. A batch has one claim of each buyer.
 func TestSharedRateTakesOneCallABatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limiter, ledger := &sharedLimiter{}, &slowLedger{delay: time.Second}
@@ -231,8 +231,8 @@ func TestSharedRateTakesOneCallABatch(t *testing.T) {
 		if want := []sluice.Code{yes, yes, no, yes, no, yes, no, yes, no}; !slices.Equal(codes, want) {
 			t.Errorf("codes %v, want %v", codes, want)
 		}
-		if got := fmt.Sprint(limiter.calls, ledger.sizes()); got != "[1 6] [1 4]" {
-			t.Errorf("calls of the limiter and the ledger %s, want [1 6] [1 4]", got)
+		if got := fmt.Sprint(limiter.calls, ledger.sizes()); got != "[1 3 2 1] [1 3 1]" {
+			t.Errorf("calls of the limiter and the ledger %s, want [1 3 2 1] [1 3 1]", got)
 		}
 		if n := b.slots.Load(); n != 0 {
 			t.Errorf("%d slots are leaked", n)
