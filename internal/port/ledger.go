@@ -23,9 +23,11 @@ type Ledger interface {
 
 // Decider is the hot half of a ledger.
 type Decider interface {
-	// Claim decides the claims in order and returns as many decisions. Up to
-	// 250 claims are one atomic step; more may be several. Claims are valid (Claim.Validate). The accepted ones are
-	// durable, with their journal entry, before it returns.
+	// Claim decides the claims, as if one came after the other in their order, and returns
+	// as many decisions. Sequences may be in another order. Claims of different buyers, up
+	// to 250, are mostly one atomic step; more may be several. Claims are valid
+	// (Claim.Validate). The accepted ones are durable, with their journal entry, before it
+	// returns.
 	//
 	// A refusal is a Decision. An error means that the outcome is unknown:
 	// call again with the same claims; never undo by hand.
