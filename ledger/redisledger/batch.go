@@ -20,12 +20,13 @@ const maxBatch = 250
 // and with appendfsync always one fsync for all of them.
 const together = 4
 
-// appendAsker appends what claim.lua and release.lua begin with: the calling
-// server, the sequences it has received, the clock, and whether WAIT follows.
-func (l *Ledger) appendAsker(args []string, m received) []string {
+// appendAsker appends what commit.lua and release.lua begin with (guards.lua): the
+// calling server, the sequences it has received, the clock, whether WAIT follows, and the
+// version of the terms, empty for any.
+func (l *Ledger) appendAsker(args []string, m received, version string) []string {
 	return append(args, l.opts.Node, toldPrefix+l.opts.Node,
 		strconv.FormatInt(m.epoch, 10), strconv.FormatInt(m.reported, 10), strconv.FormatInt(m.seen, 10), l.now(),
-		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0))
+		strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10), oneIf(l.opts.WaitReplicas > 0), version)
 }
 
 // runBatches runs a script once for each list of arguments, in order, and waits

@@ -22,6 +22,8 @@ import (
 // on a Redis of their own with and without fsync:
 //
 //	Claim       this ledger: batches of distinct buyers, 2 calls in flight
+//	Known       the same, where some claims repeat others, or are further ones of
+//	            buyers who have some
 //	PerRequest  the usual script (stock, set of buyers, stream), one EVALSHA a
 //	            request, 50 connections
 //	Pipelined   the same, 64 requests deep on each connection
@@ -46,13 +48,43 @@ func BenchmarkClaim(b *testing.B) {
 	}
 }
 
+func BenchmarkKnown(b *testing.B) {
+	for name, of := range map[string]func(n int64) sluice.Claim{
+		"fresh": benchClaim,
+		"repeats of 20": func(n int64) sluice.Claim { // every twentieth repeats one of 10,000 before
+			if n%20 == 0 && n > 20_000 {
+				n -= 10_001
+			}
+			return benchClaim(n)
+		},
+		"known of 4": func(n int64) sluice.Claim { // every fourth is a further claim of a buyer of 10,000 before
+			c := benchClaim(n)
+			if n%4 == 0 && n > 20_000 {
+				c.Buyer = benchClaim(n - 10_001).Buyer
+			}
+			return c
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			server := servertest.StartRedis(b, "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
+			l := open(b, server.URL(), redisledger.Options{Node: "bench"})
+			loadOpen(b, l, "bench", sluice.Terms{Version: 1, Total: 1 << 40, MaxPerBuyer: 100, MaxOrders: 100})
+			benchClaimsOf(b, l, 250, of)
+		})
+	}
+}
+
 // benchClaims keeps two batches in flight, as the batcher does.
 func benchClaims(b *testing.B, l *redisledger.Ledger, size int) {
+	benchClaimsOf(b, l, size, benchClaim)
+}
+
+func benchClaimsOf(b *testing.B, l *redisledger.Ledger, size int, of func(n int64) sluice.Claim) {
 	var next atomic.Int64
 	spend(b, "accepted/s", 2, size, func(n int) error {
 		claims := make([]sluice.Claim, n)
 		for i := range claims {
-			claims[i] = benchClaim(next.Add(1))
+			claims[i] = of(next.Add(1))
 		}
 		decisions, err := l.Claim(b.Context(), "bench", claims)
 		if err != nil {

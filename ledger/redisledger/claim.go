@@ -3,16 +3,20 @@ package redisledger
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"strconv"
+	"strings"
 
+	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Claim implements port.Decider. Up to 250 claims are one call of the
-// script, up to 1,000 one transaction; more are several transactions, in
-// order, in the same round trip.
+// Claim implements port.Decider. The server decides, and commit.lua accepts what the server
+// has decided to accept as far as everything is as it believed. What it was mistaken about
+// comes back, mostly a buyer who has a record, and is decided by that: it is answered, or goes
+// again beside the record. Up to 250 claims are one call of the script, up to 1,000 one
+// transaction; a buyer's second claim of a call goes after the first is decided.
 func (l *Ledger) Claim(
 	ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
 ) (decisions []sluice.Decision, err error) {
@@ -21,145 +25,128 @@ func (l *Ledger) Claim(
 	if err := l.writable(); err != nil || len(claims) == 0 {
 		return decisions, err
 	}
-	err = l.claim(ctx, sale, claims, decisions)
-	if errors.Is(err, port.ErrNotLoaded) { // a key of another type: nothing was decided
-		unavailable(decisions)
-		return decisions, nil
-	}
-	return decisions, err
-}
-
-func unavailable(decisions []sluice.Decision) {
-	for i := range decisions {
-		decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-	}
-}
-
-// claim fills in the decisions.
-func (l *Ledger) claim(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim,
-	decisions []sluice.Decision,
-) error {
-	have := l.known(sale).get()
-	args := make([][]string, 0, (len(claims)+maxBatch-1)/maxBatch)
-	for part := range slices.Chunk(claims, maxBatch) {
-		args = append(args, l.claimArgs(have, part))
-	}
-	replies, err := l.runBatches(ctx, claimScript, l.keys.of(sale), args)
-	if err != nil {
-		return err
-	}
-	for i := range replies {
-		reply, err := parseReply(replies[i])
-		if err != nil {
-			return err
-		}
-		from, to := i*maxBatch, min((i+1)*maxBatch, len(claims))
-		if err := l.answer(ctx, sale, claims[from:to], reply, decisions[from:to]); err != nil {
-			return err
+	for _, run := range runs(claims) {
+		if err := l.decide(ctx, sale, run, decisions); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return decisions, nil
 }
 
-// batchName makes a name that no other batch has: that of the handle, and a number. The
-// script refuses a name that is taken.
-func (l *Ledger) batchName() string {
-	return l.name + strconv.FormatUint(l.batches.Add(1), 36)
+// attempt is a claim on its way.
+type attempt struct {
+	*sluice.Claim
+	place  int      // among the decisions
+	record string   // of the buyer, as believed; empty: none
+	have   *account // the same
+	asks   bool     // its buyer may not have it: only its key is looked up
 }
 
-// claimArgs builds the arguments of claim.lua; its header explains them.
-func (l *Ledger) claimArgs(m received, claims []sluice.Claim) []string {
-	n, name := len(claims), l.batchName()
-	size, units, largest := 0, int64(0), int64(0)
+// runs cuts claims up, so that each part has one of each buyer. Nearly always it is one.
+func runs(claims []sluice.Claim) (parts [][]attempt) {
+	seen := make(map[sluice.BuyerID]bool, len(claims))
 	for i := range claims {
-		c := &claims[i]
-		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + 16
-		units += c.Quantity
-		largest = max(largest, c.Quantity)
-	}
-	args := l.appendAsker(make([]string, 0, 15+3*n), m)
-	args = append(args, name, strconv.Itoa(n), strconv.FormatInt(units, 10), strconv.FormatInt(largest, 10),
-		recurring(claims))
-
-	// One string for all of it, cut up: two allocations instead of 2n.
-	buf := make([]byte, 0, 2*size+n*(len(name)+16+endDigits))
-	ends := make([]int, n)
-	for i := range claims {
-		buf = port.AppendClaim(buf, &claims[i])
-		ends[i] = len(buf)
-	}
-	lines := len(buf)
-	for _, end := range ends {
-		buf = appendEnd(buf, end)
-	}
-	from := 0
-	for i, end := range ends {
-		quantity := claims[i].Quantity
-		buf = strconv.AppendInt(buf, quantity, 10)
-		buf = append(buf, "\t1\n"...)
-		buf = append(buf, buf[from:end-1]...) // without the line feed
-		from = end
-		buf = append(append(buf, '\t'), name...)
-		buf = strconv.AppendInt(append(buf, ':'), int64(i+1), 10)
-		buf = strconv.AppendInt(append(buf, '\t'), quantity, 10)
-		ends[i] = len(buf)
-	}
-	text := string(buf)
-	from = lines + n*endDigits
-	args = append(args, text[:lines], text[lines:from])
-	for i, end := range ends {
-		args = append(args, string(claims[i].Buyer), text[from:end])
-		from = end
-	}
-	if units > int64(n) {
-		for i := range claims {
-			args = append(args, strconv.FormatInt(claims[i].Quantity, 10))
+		if i == 0 || seen[claims[i].Buyer] {
+			clear(seen)
+			parts = append(parts, nil)
 		}
+		seen[claims[i].Buyer] = true
+		last := len(parts) - 1
+		parts[last] = append(parts[last], attempt{Claim: &claims[i], place: i})
 	}
-	return args
+	return parts
 }
 
-// endDigits is the width of the end of a line of the journal: the lines of a batch are
-// shorter than a million bytes.
-const endDigits = 6
+// maxTrips bounds how often claims go again because others were faster.
+const maxTrips = 16
 
-func appendEnd(dst []byte, end int) []byte {
-	var digits [endDigits]byte
-	for i := endDigits - 1; i >= 0; i-- {
-		digits[i] = '0' + byte(end%10)
-		end /= 10
-	}
-	return append(dst, digits[:]...)
-}
-
-// recurring lists the positions of claims whose buyer occurs more than once. The script,
-// which all servers wait for, is spared to find out.
-func recurring(claims []sluice.Claim) string {
-	if len(claims) == 1 {
-		return ""
-	}
-	var list []byte
-	add := func(i int) { list = append(strconv.AppendInt(list, int64(i+1), 10), ',') }
-	first := make(map[sluice.BuyerID]int, len(claims)) // -1 where it is in the list
-	for i := range claims {
-		buyer := claims[i].Buyer
-		before, again := first[buyer]
-		if !again {
-			first[buyer] = i
+// decide fills in the decisions of claims of different buyers.
+func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []attempt, decisions []sluice.Decision) error {
+	k := l.known(sale)
+	for range maxTrips {
+		have, terms := k.basis()
+		if terms == nil {
+			loaded, err := l.look(ctx, sale)
+			if err != nil {
+				return err
+			}
+			if !loaded {
+				for i := range claims {
+					decisions[claims[i].place] = sluice.Decision{Code: sluice.Unavailable}
+				}
+				return nil
+			}
 			continue
 		}
-		if before >= 0 {
-			add(before)
-			first[buyer] = -1
+		again, err := l.commit(ctx, sale, have, terms, claims, decisions)
+		if err != nil || len(again) == 0 {
+			return err
 		}
-		add(i)
+		claims = again
 	}
-	return string(list)
+	return fmt.Errorf("outcome unknown: %d claims were overtaken %d times", len(claims), maxTrips)
 }
 
-func oneIf(b bool) string {
-	if b {
-		return "1"
+// look reads a sale whose terms are not known, or that is not as it was believed to be. It
+// reports whether the sale takes claims.
+func (l *Ledger) look(ctx context.Context, sale sluice.SaleID) (bool, error) {
+	readings, err := l.Read(ctx, []sluice.SaleID{sale})
+	switch {
+	case errors.Is(err, errLaterFormat), errors.Is(err, port.ErrNotLoaded):
+		return false, nil
+	case err != nil:
+		return false, err
 	}
-	return ""
+	r := &readings[0]
+	if r.Loaded && r.Fence != "" {
+		l.known(sale).advance(received{epoch: r.Epoch, seen: r.Seq})
+	}
+	return r.Loaded && r.Fence == "", nil
 }
+
+// commit sends claims, decides those that come back, and returns those that must go again.
+func (l *Ledger) commit(ctx context.Context, sale sluice.SaleID, have received, terms *sluice.Terms, claims []attempt,
+	decisions []sluice.Decision,
+) (again []attempt, err error) {
+	for i := range claims { // I3: what a buyer may not have, must not be accepted
+		claims[i].asks = terms.Over(claims[i].account(), claims[i].Quantity)
+	}
+	var calls [][]attempt
+	var args [][]string
+	for part := range slices.Chunk(claims, maxBatch) {
+		calls, args = append(calls, part), append(args, l.commitArgs(have, terms.Version, part))
+	}
+	replies, err := l.runBatches(ctx, commitScript, l.keys.of(sale), args)
+	switch {
+	case errors.Is(err, port.ErrNotLoaded): // a key of another type: nothing was decided
+		l.known(sale).forget()
+		return claims, nil
+	case usedUp(err):
+		l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: have.epoch, Fence: idsUsedUp})
+		l.known(sale).forget()
+		return claims, nil
+	case err != nil:
+		return nil, err
+	}
+	t := taking{l: l, ctx: ctx, sale: sale, terms: terms, epoch: have.epoch, decisions: decisions}
+	for i := range replies {
+		if err := t.take(calls[i], replies[i]); err != nil {
+			return nil, err
+		}
+	}
+	t.listOrders()
+	return t.again, nil
+}
+
+// idsUsedUp is the fence of a sale whose journal takes no entry more.
+const idsUsedUp = port.FenceLost + ": the ids of the journal are used up"
+
+// usedUp reports whether that is why a batch was not written.
+func usedUp(err error) bool {
+	redisErr, ok := rueidis.IsRedisErr(err)
+	return ok && (strings.Contains(redisErr.Error(), "last possible ID") ||
+		strings.Contains(redisErr.Error(), "equal or smaller"))
+}
+
+// lookedUp reports whether the claim is looked up by its key, beside its buyer.
+func (a *attempt) lookedUp() bool { return a.have != nil || a.asks }

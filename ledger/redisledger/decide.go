@@ -13,52 +13,25 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// states of a reply of claim.lua and release.lua
+// What the first number of a reply of commit.lua and release.lua says.
 const (
-	decided = iota
-	notLoaded
-	fenced
-	lost
-	_
-	laterEpoch // of release.lua alone
-	newerFormat
+	committed = 0
+	mistaken  = 1 // the sale is not what the server takes it for; nothing was done
+	refused   = 2 // nothing is accepted, and every buyer is as believed
 )
 
-// answer turns a reply into decisions, and remembers what it reported to this server.
-func (l *Ledger) answer(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
-	decisions []sluice.Decision,
-) error {
-	if reply.state == decided {
-		reported, err := l.decide(ctx, sale, claims, reply, decisions)
-		if err == nil {
-			l.known(sale).advance(reply.received(reported))
-		}
-		return err
-	}
-	unavailable(decisions)
-	if reply.state == fenced {
-		l.known(sale).advance(reply.received(0))
-	}
-	return nil
+// commitReply is a reply of commit.lua.
+type commitReply struct {
+	state    int64
+	seq      int64 // of the sale, after the batch
+	at       int64 // when it was decided, ms
+	cooldown sluice.Cooldown
+	taken    int64
+	stopped  int64                  // the first claim that waits for its turn, from 1; 0: none
+	back     []rueidis.RedisMessage // positions of claims that come back, each with what differs
 }
 
-// claimReply is a reply of claim.lua.
-type claimReply struct {
-	state   int64
-	epoch   int64
-	seq     int64 // of the sale, after the batch
-	at      int64 // when it was decided, ms
-	opens   int64 // ms
-	terms   int64 // version
-	answers []rueidis.RedisMessage
-}
-
-func (r *claimReply) received(reported int64) received {
-	return received{epoch: r.epoch, reported: reported, seen: r.seq}
-}
-
-func parseReply(message rueidis.RedisMessage) (claimReply, error) {
-	var r claimReply
+func parseCommit(message rueidis.RedisMessage) (r commitReply, err error) {
 	parts, err := message.ToArray()
 	if err != nil {
 		return r, err
@@ -67,121 +40,204 @@ func parseReply(message rueidis.RedisMessage) (claimReply, error) {
 		r.state, err = parts[0].AsInt64()
 		return r, err
 	}
-	if len(parts) < 6 {
+	var until, code int64
+	numbers := []*int64{&r.state, &r.seq, &r.at, &until, &code, &r.taken, &r.stopped}
+	if len(parts) == 6 {
+		numbers = numbers[:6]
+	}
+	if len(parts) < len(numbers) || (len(parts)-len(numbers))%2 != 0 {
 		return r, fmt.Errorf("reply of %d parts", len(parts))
 	}
-	for i, number := range []*int64{&r.state, &r.epoch, &r.seq, &r.at, &r.opens, &r.terms} {
+	for i, number := range numbers {
 		if *number, err = parts[i].AsInt64(); err != nil {
 			return r, err
 		}
 	}
-	r.answers = parts[6:]
+	if code > int64(len(sluice.Codes())) { // a reading says so
+		r.state = mistaken
+	}
+	r.cooldown = sluice.Cooldown{Code: sluice.Code(code), Until: fromMillis(until)}
+	r.back = parts[len(numbers):]
 	return r, nil
 }
 
-// decide turns the answers into decisions, and returns the sequence up to which
-// this server has received: that of the sale, if a claim was accepted now or
-// before. claim.lua writes the same (I4: a replay is an acceptance too).
-func (l *Ledger) decide(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, reply claimReply,
-	decisions []sluice.Decision,
-) (reported int64, err error) {
-	n, at := len(claims), fromMillis(reply.at)
-	limited, records := false, map[sluice.BuyerID]string(nil) // by a limit; and those buyers' records
-	refuse := func(i int, code int64) {
-		decisions[i] = sluice.Decision{Code: sluice.Code(code)}
-		switch decisions[i].Code {
-		case sluice.NotOpen:
-			decisions[i].OpensAt = fromMillis(reply.opens)
-		case sluice.BuyerLimit:
-			limited = true
-		}
-	}
-	accepted, next := 0, 0 // next is the first claim without a decision
-	accept := func(until int) {
-		for ; next < until; next++ {
-			accepted++
-			decisions[next] = sluice.Decision{
-				Code: sluice.Accepted, Order: claims[next].Order, Quantity: claims[next].Quantity, At: at,
-				Seq: reply.seq - int64(n-len(reply.answers)/2-accepted), Epoch: reply.epoch, Terms: reply.terms,
-			}
-			reported = reply.seq
-		}
-	}
-
-	switch answers := reply.answers; {
-	case len(answers) == 1: // all refused alike
-		code, err := answers[0].AsInt64()
-		if err != nil {
-			return 0, err
-		}
-		for i := range n {
-			refuse(i, -code)
-		}
-	case len(answers)%2 == 0: // in pairs, what was not accepted now
-		for pair := range slices.Chunk(answers, 2) {
-			position, err := pair[0].AsInt64()
-			if err == nil && (position <= int64(next) || position > int64(n)) {
-				err = fmt.Errorf("an answer for claim %d of %d, after %d", position, n, next)
-			}
-			if err != nil {
-				return 0, err
-			}
-			i := int(position) - 1
-			accept(i)
-			next++
-			if pair[1].IsInt64() {
-				code, err := pair[1].AsInt64()
-				if err != nil {
-					return 0, err
-				}
-				refuse(i, -code)
-				continue
-			}
-			text, err := pair[1].ToString()
-			if err != nil {
-				return 0, err
-			}
-			if record, ok := strings.CutPrefix(text, "L"); ok {
-				if records == nil {
-					records = map[sluice.BuyerID]string{}
-				}
-				decisions[i].Code, records[claims[i].Buyer], limited = sluice.BuyerLimit, record, true
-				continue
-			}
-			reported = reply.seq
-			if decisions[i], err = decideText(sale, &claims[i], text); err != nil { // what was decided stays so
-				decisions[i] = sluice.Decision{Code: sluice.Unavailable}
-				l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: reply.epoch, Fence: damagedRecord})
-			}
-		}
-		accept(n)
-	default:
-		return 0, fmt.Errorf("%d answers for %d claims", len(answers), n)
-	}
-	if limited {
-		before := received{epoch: reply.epoch, seen: reply.seq - int64(accepted)}
-		l.fillOrders(ctx, sale, claims, before, records, decisions)
-	}
-	return reported, nil
+// taking takes replies to commit.lua in: it decides the claims that come back.
+type taking struct {
+	l         *Ledger
+	ctx       context.Context
+	sale      sluice.SaleID
+	terms     *sluice.Terms
+	epoch     int64
+	decisions []sluice.Decision
+	again     []attempt
+	limited   []attempt // refused by their buyer's limit
 }
 
-// decideText decides a claim whose answer carries the line on record.
-func decideText(sale sluice.SaleID, claim *sluice.Claim, text string) (sluice.Decision, error) {
-	line, ok := strings.CutPrefix(text, "R")
-	if !ok {
-		return sluice.Decision{}, fmt.Errorf("answer %q", text)
-	}
-	line, kept, _ := strings.Cut(line, "\n")
-	_, place, _ := parseLine(sale, claim.Buyer, line)
-	name, _, _ := strings.Cut(place, ":")
-	record, err := resolve(sale, claim.Buyer, line, map[string]string{name: kept})
+func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
+	r, err := parseCommit(message)
 	if err != nil {
-		return sluice.Decision{}, err
+		return err
 	}
-	return record.Repeat(claim), nil
+	k := t.l.known(t.sale)
+	v := t.terms.Verdict(fromMillis(r.at), r.cooldown)
+	reported := int64(0)
+	switch r.state {
+	case mistaken:
+		k.forget()
+		t.again = append(t.again, claims...)
+		return nil
+	case refused:
+		for i := range claims {
+			t.refuse(&claims[i], v.Decide(claims[i].account(), r.taken, claims[i].Quantity))
+		}
+	default:
+		seq := r.seq - int64(len(claims)-len(r.back)/2)
+		next := 0 // the first claim without a decision
+		accept := func(until int) {
+			for ; next < until; next++ {
+				c := &claims[next]
+				seq++
+				t.decisions[c.place] = sluice.Decision{
+					Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity, At: v.Now, Seq: seq, Epoch: t.epoch,
+					Terms: t.terms.Version,
+				}
+				reported = r.seq
+			}
+		}
+		for pair := range slices.Chunk(r.back, 2) {
+			position, err := pair[0].AsInt64()
+			if err == nil && (position <= int64(next) || position > int64(len(claims))) {
+				err = fmt.Errorf("an answer for claim %d of %d, after %d", position, len(claims), next)
+			}
+			if err != nil {
+				return err
+			}
+			accept(int(position) - 1)
+			next++
+			c, waits := &claims[position-1], r.stopped > 0 && position > r.stopped
+			if pair[1].IsInt64() {
+				taken, err := pair[1].AsInt64()
+				if err != nil {
+					return err
+				}
+				if waits {
+					t.again = append(t.again, *c)
+				} else {
+					t.refuse(c, v.Decide(c.account(), taken, c.Quantity))
+				}
+				continue
+			}
+			differs, err := pair[1].ToString()
+			if err != nil {
+				return err
+			}
+			if t.returned(c, &v, r.taken, waits, differs) {
+				reported = r.seq
+			}
+		}
+		accept(len(claims))
+	}
+	k.advance(received{epoch: t.epoch, reported: reported, seen: r.seq})
+	return nil
 }
 
-// What fillOrders reads at most: so many buyers, with so many accepted claims
+// account is what the buyer is believed to have.
+func (a *attempt) account() sluice.Account {
+	if a.have == nil {
+		return sluice.Account{}
+	}
+	return a.have.Account
+}
+
+// refuse answers a claim that was not accepted although its buyer is as believed.
+func (t *taking) refuse(c *attempt, d sluice.Decision) {
+	if d.Code == 0 { // what the script saw, another batch has changed: it is decided again
+		t.again = append(t.again, *c)
+		return
+	}
+	t.decisions[c.place] = d
+	if d.Code == sluice.BuyerLimit {
+		t.limited = append(t.limited, *c)
+	}
+}
+
+// returned decides a claim whose buyer is not as believed, and reports whether it was told of
+// an accepted claim. One that waits for its turn may find fewer units there.
+func (t *taking) returned(c *attempt, v *sluice.Verdict, taken int64, waits bool, differs string) (told bool) {
+	record, line, kept := "", "", ""
+	record, differs, _ = strings.Cut(differs, "\x00")
+	line, kept, _ = strings.Cut(differs, "\x00")
+	d, have, err := t.judge(c, v, taken, record, line, kept)
+	switch {
+	case err != nil: // what was decided stays so
+		t.decisions[c.place] = sluice.Decision{Code: sluice.Unavailable}
+		t.l.fenceLost(t.ctx, &port.Reading{Sale: t.sale, Epoch: t.epoch, Fence: damagedRecord})
+		t.l.known(t.sale).forget()
+	case d.Code == sluice.Accepted || d.Code == sluice.KeyReused:
+		t.decisions[c.place] = d
+		return true
+	default:
+		// Of a buyer with one claim the record has all keys; else the further claim is looked up first (I4).
+		sure := have == nil || have.Orders == 1 || c.lookedUp()
+		again := *c
+		again.record, again.have = strings.TrimPrefix(record, present), have
+		if d.Code != 0 && sure && (!waits || d.Code < sluice.SoldOut) {
+			t.refuse(&again, d)
+		} else {
+			t.again = append(t.again, again)
+		}
+	}
+	return false
+}
+
+// present precedes what is there: a record that is empty is not one that is absent.
+const present = "+"
+
+// judge decides by what is on record: the buyer's record, a further claim with this key, and
+// what is kept of the batch of the claim with this key.
+func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line, kept string,
+) (d sluice.Decision, have *account, err error) {
+	record, known := strings.CutPrefix(record, present)
+	line, further := strings.CutPrefix(line, present)
+	switch {
+	case !known && further:
+		return d, nil, errAccount(c.Buyer, line)
+	case !known:
+		return v.Decide(sluice.Account{}, taken, c.Quantity), nil, nil
+	}
+	a, err := parseAccount(t.sale, c.Buyer, record)
+	if err != nil {
+		return d, nil, err
+	}
+	first, again, err := claimOf(t.sale, &a, c.Buyer, c.Key, line, further)
+	switch {
+	case err != nil:
+		return d, nil, err
+	case !again:
+		return v.Decide(a.Account, taken, c.Quantity), &a, nil
+	}
+	_, place, _ := parseLine(t.sale, c.Buyer, first)
+	name, _, _ := strings.Cut(place, ":")
+	r, err := resolve(t.sale, c.Buyer, first, map[string]string{name: kept})
+	return r.Repeat(c.Claim), &a, err
+}
+
+// claimOf returns the line of the claim with this key, which is the first of the account, or a
+// further one, and reports whether there is one.
+func claimOf(sale sluice.SaleID, a *account, buyer sluice.BuyerID, key sluice.Key, value string, further bool,
+) (line string, found bool, err error) {
+	if !further {
+		return a.line, a.first.Key == key, nil
+	}
+	line, _, linked := strings.Cut(value, "\n")
+	r, _, err := parseLine(sale, buyer, line)
+	if err == nil && (!linked || r.Key != key || a.first.Key == key) {
+		err = errAccount(buyer, value)
+	}
+	return line, true, err
+}
+
+// What listOrders reads at most: so many buyers, with so many accepted claims
 // together, in this part of Options.Timeout: 250 ms by default.
 const (
 	ordersBuyers = 64
@@ -189,87 +245,56 @@ const (
 	ordersPart   = 8
 )
 
-// fillOrders lists what buyers beyond their limit hold: what their records had
-// before the batch, and what the batch accepted before the refusal. Where the
-// answer does not have all claims of a buyer, they are read now, all in one round
-// trip; where that would be much, or fails, orders are missing in the answer: the
-// batch is decided.
-func (l *Ledger) fillOrders(ctx context.Context, sale sluice.SaleID, claims []sluice.Claim, before received,
-	records map[sluice.BuyerID]string, decisions []sluice.Decision,
-) {
-	held := map[sluice.BuyerID][]sluice.OrderID{}
-	var apart []sluice.BuyerID
+// listOrders lists what buyers beyond their limit hold. Where the record does not have all
+// claims of a buyer, they are read now, all in one round trip; where that would be much, or
+// fails, orders are missing in the answer: the claim is decided.
+func (t *taking) listOrders() {
+	var apart []*attempt
 	most := int64(ordersClaims)
-	for i := range decisions {
-		buyer := claims[i].Buyer
-		if _, seen := held[buyer]; seen || decisions[i].Code != sluice.BuyerLimit {
-			continue
-		}
-		held[buyer] = nil
-		text := strings.Split(records[buyer], "\n") // head, first line, key of the newest, its line, and so on backwards
-		switch units, claims, ok := parseHead(text[0]); {
-		case !ok || units == 0:
-		case claims == 1 || claims == int64(len(text)-2):
-			lines := append(text[min(3, len(text)):], text[1])
-			slices.Reverse(lines)
-			for _, line := range lines {
-				if r, _, err := parseLine(sale, buyer, line); err == nil && r.Live {
-					held[buyer] = append(held[buyer], r.Order)
-				}
-			}
-		case claims <= most && len(apart) < ordersBuyers:
-			apart, most = append(apart, buyer), most-claims
+	for i := range t.limited {
+		c := &t.limited[i]
+		switch a := c.have; {
+		case a == nil || a.Units == 0:
+		case a.Orders == 1:
+			t.decisions[c.place].Orders = []sluice.OrderID{a.first.Order}
+		case a.Orders <= most && len(apart) < ordersBuyers:
+			apart, most = append(apart, c), most-a.Orders
 		}
 	}
-	l.readOrders(ctx, sale, before, apart, held)
-	for i := range decisions {
-		orders, limited := held[claims[i].Buyer]
-		switch d := &decisions[i]; {
-		case !limited:
-		case d.Code == sluice.BuyerLimit:
-			d.Orders = slices.Clip(orders)
-		case d.Code == sluice.Accepted && !d.Replayed:
-			held[claims[i].Buyer] = append(orders, d.Order)
+	if len(apart) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.ctx, t.l.opts.Timeout/ordersPart)
+	defer cancel()
+	args := make([][]string, len(apart))
+	for i, c := range apart {
+		args[i] = []string{toldPrefix + t.l.opts.Node, "buyer", string(c.Buyer), "", strconv.Itoa(ordersClaims)}
+	}
+	keys := slices.Repeat([][]string{t.l.keys.of(t.sale)[:2]}, len(apart))
+	for i, result := range t.l.runMany(ctx, recordsScript, keys, args) {
+		if message, err := result.ToMessage(); err == nil {
+			if p, err := t.l.parsePage(t.sale, received{}, message); err == nil {
+				t.decisions[apart[i].place].Orders = p.liveOrders()
+			}
 		}
 	}
 }
 
-// readOrders reads the live orders of these buyers, as far as they were accepted
-// up to this place, in order.
-func (l *Ledger) readOrders(ctx context.Context, sale sluice.SaleID, until received, buyers []sluice.BuyerID,
-	held map[sluice.BuyerID][]sluice.OrderID,
-) {
-	if len(buyers) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.Timeout/ordersPart)
-	defer cancel()
-	args := make([][]string, len(buyers))
-	for i, buyer := range buyers {
-		args[i] = []string{toldPrefix + l.opts.Node, "buyer", string(buyer), "", strconv.Itoa(ordersClaims)}
-	}
-	keys := slices.Repeat([][]string{l.keys.of(sale)[:2]}, len(buyers))
-	for i, result := range l.runMany(ctx, recordsScript, keys, args) {
-		message, err := result.ToMessage()
-		if err != nil {
-			continue
+// liveOrders returns the live orders of a page of one buyer's claims, in the order of
+// acceptance.
+func (p *page) liveOrders() (orders []sluice.OrderID) {
+	var live []port.Record
+	_, _, _, _ = p.chain(func(r port.Record) bool {
+		if r.Live {
+			live = append(live, r)
 		}
-		p, err := l.parsePage(sale, received{}, message)
-		if err != nil {
-			continue
-		}
-		var live []port.Record
-		_, _, _, _ = p.chain(func(r port.Record) bool {
-			if r.Live && (r.Epoch < until.epoch || r.Epoch == until.epoch && r.Seq <= until.seen) {
-				live = append(live, r)
-			}
-			return true
-		})
-		slices.SortFunc(live, func(a, b port.Record) int {
-			return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
-		})
-		for _, r := range live {
-			held[buyers[i]] = append(held[buyers[i]], r.Order)
-		}
+		return true
+	})
+	slices.SortFunc(live, func(a, b port.Record) int {
+		return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Seq, b.Seq))
+	})
+	for i := range live {
+		orders = append(orders, live[i].Order)
 	}
+	return orders
 }

@@ -16,7 +16,7 @@ import (
 // errDeleted marks an entry that is pending but not in the stream any more.
 var errDeleted = errors.New("the entry was deleted")
 
-// decodeEntry reads a journal entry as claim.lua wrote it: v format, e epoch,
+// decodeEntry reads a journal entry as commit.lua wrote it: v format, e epoch,
 // n server, t version of the terms, at (ms), s first sequence, c claims, one
 // line each. An entry that cannot be read comes back with Damage.
 func decodeEntry(sale sluice.SaleID, raw rueidis.XRangeEntry) port.Entry {

@@ -8,3 +8,6 @@ var (
 
 // Remembered counts the sales of which this handle has received something.
 func (l *Ledger) Remembered() int { return l.sales.Size() }
+
+// ReleaseSHA is the name by which Redis knows release.lua.
+var ReleaseSHA = releaseScript.sha

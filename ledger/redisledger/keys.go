@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -78,6 +79,9 @@ func errFormat(text string) error {
 	if n := atoi(text); n <= atoi(thisFormat) || n > lastFormat {
 		return nil
 	}
-	return fmt.Errorf("this server is older than the sale's data, which is of format %s, where it knows %s: "+
-		"run the version that wrote it", text, thisFormat)
+	return fmt.Errorf("%w, which is of format %s, where it knows %s: run the version that wrote it", errLaterFormat, text,
+		thisFormat)
 }
+
+// errLaterFormat: a later version has written the sale.
+var errLaterFormat = errors.New("this server is older than the sale's data")

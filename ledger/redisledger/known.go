@@ -11,6 +11,7 @@ import (
 type known struct {
 	mu       sync.Mutex
 	received received
+	terms    *sluice.Terms // of received.epoch, as they were last read; nil: not yet
 }
 
 // received is how much of a sale's history this server has been sent.
@@ -43,6 +44,29 @@ func (k *known) get() received {
 	return k.received
 }
 
+// basis returns what claims are decided by: terms are nil if they are not known.
+func (k *known) basis() (received, *sluice.Terms) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.received, k.terms
+}
+
+// forget drops the terms: they, or anything else, are not what they were taken for.
+func (k *known) forget() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.terms = nil
+}
+
+// read takes in the terms of a reading. Those of an older reading do not replace them.
+func (k *known) read(epoch int64, terms *sluice.Terms) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if epoch == k.received.epoch && (k.terms == nil || k.terms.Version <= terms.Version) {
+		k.terms = terms
+	}
+}
+
 // advance takes in what an answer said. Answers may come out of order, so
 // nothing goes back within an epoch, and an older epoch is ignored.
 func (k *known) advance(m received) {
@@ -50,7 +74,7 @@ func (k *known) advance(m received) {
 	defer k.mu.Unlock()
 	switch {
 	case m.epoch > k.received.epoch:
-		k.received = m
+		k.received, k.terms = m, nil
 	case m.epoch == k.received.epoch:
 		k.received.reported = max(k.received.reported, m.reported)
 		k.received.seen = max(k.received.seen, m.seen)

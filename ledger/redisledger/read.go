@@ -33,7 +33,9 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 		case lost[i]:
 			l.fenceLost(ctx, r)
 		case r.Fence == "":
-			l.known(r.Sale).advance(received{epoch: r.Epoch, seen: r.Seq})
+			k, terms := l.known(r.Sale), r.Terms
+			k.advance(received{epoch: r.Epoch, seen: r.Seq})
+			k.read(r.Epoch, &terms)
 		}
 	}
 	if err != nil {
@@ -104,7 +106,7 @@ func (l *Ledger) fenceLost(ctx context.Context, r *port.Reading) {
 var readingFields = [...]string{
 	3: "format", "epoch", "seq", "taken", "terms", "total", "max_buyer", "max_orders", "opens", "closes", "paused",
 	"fence", "calm_until",
-	16: "told", 18: "max_unpaid",
+	16: "told", 18: "max_unpaid", "calm_code",
 }
 
 // least is the least number of a field, as the scripts have it.
@@ -125,6 +127,10 @@ func most(name string) int64 {
 		return math.MaxInt64
 	case "epoch":
 		return port.MaxEpoch
+	case "paused":
+		return 1
+	case "calm_code":
+		return int64(len(sluice.Codes()))
 	}
 	return 1<<53 - 1 // what Lua has exactly
 }
@@ -155,7 +161,7 @@ func parseReading(sale sluice.SaleID, result rueidis.RedisResult) (r port.Readin
 	if len(parts) == 1 {
 		return r, 0, "", fields.err
 	}
-	if len(parts) != 19 {
+	if len(parts) != 20 {
 		return r, 0, "", fmt.Errorf("reply of %d parts", len(parts))
 	}
 	if err := errFormat(fields.text[3]); err != nil {

@@ -139,14 +139,15 @@ func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]str
 ) {
 	id, key, further := strings.Cut(field, "\n")
 	buyer := sluice.BuyerID(id)
-	head, units := "", int64(0)
+	head, have := "", sluice.Account{}
 	sound := true
 	if !further {
 		head, value, sound = strings.Cut(value, "\n")
 		if sound {
-			units, claims, sound = parseHead(head)
+			have, sound = parseHead(head)
 		}
 	}
+	units, claims := have.Units, have.Orders
 	line, link, linked := strings.Cut(value, "\n")
 	if r, err = resolve(sale, buyer, line, batches); err != nil {
 		return port.Record{}, 0, "", err
@@ -167,16 +168,6 @@ func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]str
 
 // damagedRecord is the fence of a sale with a damaged record, as the scripts have it.
 const damagedRecord = port.FenceLost + ": the record of a buyer is damaged"
-
-// parseHead reads live units and accepted claims, with the unpaid endings that may follow.
-func parseHead(head string) (units, count int64, ok bool) {
-	first, rest, _ := strings.Cut(head, "\t")
-	second, third, more := strings.Cut(rest, "\t")
-	units, ok = number(first)
-	count, isCount := number(second)
-	unpaid, isUnpaid := number(third)
-	return units, count, ok && isCount && units >= 0 && count > 0 && (!more || isUnpaid && unpaid > 0)
-}
 
 // millis writes a time as whole milliseconds since 1970.
 func millis(t time.Time) string { return strconv.FormatInt(t.UnixMilli(), 10) }

@@ -178,7 +178,7 @@ func (l *Ledger) buyerInJournal(ctx context.Context, sale sluice.SaleID, order s
 func (l *Ledger) recordsOf(ctx context.Context, sale sluice.SaleID, buyer sluice.BuyerID, key sluice.Key,
 	yield func(port.Record) bool,
 ) error {
-	args := []string{"claim", string(buyer), string(key)}
+	args := []string{"fields", string(buyer), string(buyer) + "\n" + string(key)}
 	if key == "" {
 		args = []string{"buyer", string(buyer), "", strconv.Itoa(scanCount)}
 	}
@@ -216,9 +216,18 @@ type page struct {
 	sale    sluice.SaleID
 	epoch   string
 	fence   string            // as recorded, or what this server has received proves lost
-	next    string            // the cursor, or the key, to go on with
+	next    string            // the cursor, or the key, to go on with; of fields the units taken
 	fields  []string          // and values
 	batches map[string]string // that the fields point to, by name
+}
+
+// values returns the fields.
+func (p *page) values() map[string]string {
+	values := make(map[string]string, len(p.fields)/2)
+	for i := 0; i+1 < len(p.fields); i += 2 {
+		values[p.fields[i]] = p.fields[i+1]
+	}
+	return values
 }
 
 // record calls yield with the record of a field, and returns what it does. If the field

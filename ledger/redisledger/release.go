@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 
-	"github.com/redis/rueidis"
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// Release implements port.Releaser. Up to 250 releases of one epoch are one
-// call of the script, up to 1,000 one transaction, as with claims. After an
-// error some of them may have been applied; given again, those change nothing
-// (I6).
+// Release implements port.Releaser. The server reads the claims and their buyers, and release.lua
+// ends those that still are as they were read. Up to 250 releases of one epoch are one step. After
+// an error some of them may have been applied; given again, those change nothing (I6).
 func (l *Ledger) Release(
 	ctx context.Context, sale sluice.SaleID, releases []port.Release,
 ) (answer port.Released, err error) {
@@ -23,47 +23,199 @@ func (l *Ledger) Release(
 		return answer, err
 	}
 	calls, highest := byEpoch(releases)
-	have := l.known(sale).get()
-	args := make([][]string, len(calls))
-	for i := range calls {
-		args[i] = l.releaseArgs(have, highest, calls[i])
-	}
-	replies, err := l.runBatches(ctx, releaseScript, l.keys.of(sale), args)
-	if err != nil {
-		return answer, err
-	}
-	for i := range replies {
-		if err := l.released(sale, highest, calls[i], replies[i], &answer); err != nil {
+	for _, call := range calls {
+		if err := l.release(ctx, sale, highest, call, &answer); err != nil {
 			return port.Released{}, err
 		}
 	}
 	return answer, nil
 }
 
-// released adds what the reply to a call says.
-func (l *Ledger) released(sale sluice.SaleID, highest int64, call []port.Release, message rueidis.RedisMessage,
+// release gives releases of one epoch, and adds what comes of them.
+func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, highest int64, releases []port.Release,
 	answer *port.Released,
 ) error {
-	reply, err := parseReleaseReply(message)
-	if err != nil {
+	args := make([]string, 0, 1+2*len(releases))
+	args = append(args, "fields")
+	for i := range releases {
+		buyer := string(releases[i].Buyer)
+		args = append(args, buyer, buyer+"\n"+string(releases[i].Key))
+	}
+	for range maxTrips {
+		p, err := l.page(ctx, sale, args...)
+		if err == nil && p.fence == "" {
+			switch epoch := atoi(p.epoch); {
+			case highest > epoch:
+				return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, epoch, port.ErrStaleEpoch)
+			case releases[0].Epoch < epoch: // I6: counted when the sale was loaded
+				answer.Before += len(releases)
+				return nil
+			}
+		}
+		if err != nil || p.fence != "" {
+			return l.notReleased(ctx, sale, &p, err)
+		}
+		e := endings{sale: sale, taken: takenOf(&p), values: p.values(), accounts: map[sluice.BuyerID]*account{}}
+		if err := e.end(releases); err != nil {
+			fence := damagedRecord
+			if errors.Is(err, errMoreUnits) {
+				fence = port.FenceLost + ": " + errMoreUnits.Error()
+			}
+			l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: fence})
+			return fmt.Errorf("%w: %w", err, port.ErrStaleEpoch)
+		}
+		done, err := l.ended(ctx, sale, atoi(p.epoch), &e)
+		if err != nil {
+			return err
+		}
+		if done {
+			answer.Applied += e.ended
+			answer.Before += e.before
+			answer.Unknown = append(answer.Unknown, e.unknown...)
+			return nil
+		}
+		if sells, err := l.look(ctx, sale); err != nil || !sells {
+			return l.notReleased(ctx, sale, &p, err)
+		}
+	}
+	return fmt.Errorf("outcome unknown: overtaken %d times", maxTrips)
+}
+
+// takenOf returns the units taken that a page of fields has. Damage of that number, the script finds.
+func takenOf(p *page) int64 {
+	if taken, ok := number(p.next); ok && taken >= 0 {
+		return taken
+	}
+	return math.MaxInt64
+}
+
+// notReleased says why a sale takes no releases. What it has lost, its reading finds, and
+// fences it.
+func (l *Ledger) notReleased(ctx context.Context, sale sluice.SaleID, p *page, err error) error {
+	switch {
+	case errors.Is(err, errLaterFormat), err != nil && !errors.Is(err, port.ErrNotLoaded):
+		return err
+	case err != nil && p.epoch == "" && !errors.Is(err, errGone):
 		return err
 	}
-	switch reply.state {
-	case notLoaded:
-		return port.ErrNotLoaded
-	case newerFormat:
-		return errors.New("this server is older than the sale's data: its format is a later one")
-	case lost:
-		return fmt.Errorf("the sale has lost data: %w", port.ErrStaleEpoch)
+	_, _ = l.look(ctx, sale)
+	return fmt.Errorf("the sale is fenced, or has lost data: %w", port.ErrStaleEpoch)
+}
+
+// endings is what releases change in the buyers hash.
+type endings struct {
+	sale     sluice.SaleID
+	values   map[string]string // of fields, as they were read
+	accounts map[sluice.BuyerID]*account
+	changes  [][2]string // of further claims: field, and what it becomes
+	units    int64
+	taken    int64 // by the sale, when they were read
+
+	ended, before int
+	unknown       []sluice.OrderID
+}
+
+// end ends the claims that are live. What no server writes so is an error.
+func (e *endings) end(releases []port.Release) error {
+	over := map[sluice.OrderID]bool{}
+	for i := range releases {
+		r := &releases[i]
+		field := string(r.Buyer) + "\n" + string(r.Key)
+		head, known := e.values[string(r.Buyer)]
+		value, further := e.values[field]
+		a := e.accounts[r.Buyer]
+		switch {
+		case !known && further:
+			return errAccount(r.Buyer, value)
+		case !known:
+			e.unknown = append(e.unknown, r.Order)
+			continue
+		case a == nil:
+			read, err := parseAccount(e.sale, r.Buyer, head)
+			if err != nil {
+				return err
+			}
+			a, e.accounts[r.Buyer] = &read, &read
+		}
+		line, found, err := claimOf(e.sale, a, r.Buyer, r.Key, value, further)
+		if err != nil {
+			return err
+		}
+		if !found {
+			e.unknown = append(e.unknown, r.Order)
+			continue
+		}
+		claim, _, err := parseLine(e.sale, r.Buyer, line)
+		switch {
+		case err != nil:
+			return err
+		case claim.Order != r.Order:
+			e.unknown = append(e.unknown, r.Order)
+			continue
+		case !claim.Live || over[r.Order]:
+			e.before++
+			continue
+		}
+		over[r.Order] = true
+		e.ended++
+		e.units += claim.Quantity
+		if a.Units -= claim.Quantity; a.Units < 0 || e.units > e.taken {
+			return errMoreUnits
+		}
+		before, _, _ := cutLast(line)
+		line = before + "\t0"
+		if r.Unpaid {
+			line += "u"
+			a.Unpaid++
+		}
+		if !further {
+			a.line = line
+		} else {
+			_, link, _ := strings.Cut(value, "\n")
+			e.changes = append(e.changes, [2]string{field, line + "\n" + link})
+		}
 	}
-	l.known(sale).advance(received{epoch: reply.epoch, seen: reply.seq})
-	switch reply.state {
-	case fenced:
-		return fmt.Errorf("the sale is fenced: %w", port.ErrStaleEpoch)
-	case laterEpoch:
-		return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, reply.epoch, port.ErrStaleEpoch)
+	return nil
+}
+
+var errMoreUnits = errors.New("more units of a buyer end than are on record")
+
+// ended ends the claims, and reports whether all was as it had been read.
+func (l *Ledger) ended(ctx context.Context, sale sluice.SaleID, epoch int64, e *endings) (bool, error) {
+	changes := e.changes
+	for buyer, a := range e.accounts {
+		if text := a.text(); text != e.values[string(buyer)] {
+			changes = append(changes, [2]string{string(buyer), text})
+		}
 	}
-	return reply.addTo(answer, call)
+	have := l.known(sale).get()
+	if have.epoch < epoch {
+		have = received{epoch: epoch}
+	}
+	args := l.appendAsker(make([]string, 0, 11+4*len(changes)), have, "")
+	args = append(args, strconv.FormatInt(e.units, 10), strconv.Itoa(len(changes)))
+	for _, c := range changes {
+		args = append(args, c[0])
+	}
+	for _, c := range changes {
+		args = append(args, e.values[c[0]])
+	}
+	for _, c := range changes {
+		args = append(args, c[0], c[1])
+	}
+	replies, err := l.runBatches(ctx, releaseScript, l.keys.of(sale), [][]string{args})
+	if err != nil {
+		return false, err
+	}
+	parts, err := replies[0].AsIntSlice()
+	if err != nil {
+		return false, err
+	}
+	if parts[0] == committed && len(parts) == 2 {
+		l.known(sale).advance(received{epoch: epoch, seen: parts[1]})
+		return true, nil
+	}
+	return false, nil
 }
 
 // byEpoch cuts the releases into calls of one epoch each, and returns the
@@ -83,76 +235,6 @@ func byEpoch(releases []port.Release) (calls [][]port.Release, highest int64) {
 		calls[i] = append(calls[i], r)
 	}
 	return calls, highest
-}
-
-// releaseArgs builds the arguments of release.lua; its header explains them.
-func (l *Ledger) releaseArgs(m received, highest int64, releases []port.Release) []string {
-	n := len(releases)
-	args := l.appendAsker(make([]string, 0, 12+3*n), m)
-	args = append(args, strconv.FormatInt(releases[0].Epoch, 10), strconv.FormatInt(highest, 10), strconv.Itoa(n))
-	for i := range releases {
-		args = append(args, string(releases[i].Buyer))
-	}
-	for i := range releases {
-		args = append(args, string(releases[i].Buyer)+"\n"+string(releases[i].Key))
-	}
-	for i := range releases {
-		r := &releases[i]
-		args = append(args, string(r.Buyer)+"\t"+string(r.Key)+"\t"+string(r.Order)+"\t")
-	}
-	unpaid := make([]byte, n)
-	for i := range releases {
-		unpaid[i] = '0'
-		if releases[i].Unpaid {
-			unpaid[i] = '1'
-		}
-	}
-	return append(args, string(unpaid))
-}
-
-// releaseReply is a reply of release.lua.
-type releaseReply struct {
-	state   int64
-	epoch   int64
-	seq     int64
-	ended   int64
-	before  int64
-	unknown []rueidis.RedisMessage // positions, from 1
-}
-
-func parseReleaseReply(message rueidis.RedisMessage) (releaseReply, error) {
-	var r releaseReply
-	parts, err := message.ToArray()
-	if err != nil {
-		return r, err
-	}
-	if len(parts) != 1 && len(parts) < 5 {
-		return r, fmt.Errorf("reply of %d parts", len(parts))
-	}
-	for i, number := range []*int64{&r.state, &r.epoch, &r.seq, &r.ended, &r.before}[:min(len(parts), 5)] {
-		if *number, err = parts[i].AsInt64(); err != nil {
-			return r, err
-		}
-	}
-	r.unknown = parts[min(len(parts), 5):]
-	return r, nil
-}
-
-// addTo adds what the script did with these releases.
-func (r *releaseReply) addTo(answer *port.Released, releases []port.Release) error {
-	if n := int(r.ended) + int(r.before) + len(r.unknown); n != len(releases) {
-		return fmt.Errorf("reply on %d of %d releases", n, len(releases))
-	}
-	for i := range r.unknown {
-		at, err := r.unknown[i].AsInt64()
-		if err != nil || at < 1 || at > int64(len(releases)) {
-			return fmt.Errorf("release %d of %d is unknown: %w", at, len(releases), err)
-		}
-		answer.Unknown = append(answer.Unknown, releases[at-1].Order)
-	}
-	answer.Applied += int(r.ended)
-	answer.Before += int(r.before)
-	return nil
 }
 
 // errEntriesWait: what is in the journal may be nowhere else.

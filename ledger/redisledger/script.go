@@ -29,7 +29,7 @@ type script struct {
 }
 
 var (
-	claimScript       = load("claim")
+	commitScript      = load("commit")
 	readScript        = load("read")
 	recordsScript     = load("records")
 	loadBeginScript   = load("load_begin")

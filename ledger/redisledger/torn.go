@@ -19,7 +19,7 @@ import (
 // together with the first transaction behind it: a batch of claims that was
 // never decided, whose sequence others have got since.
 //
-// The journal gives it away. claim.lua writes the journal entry first and the
+// The journal gives it away. commit.lua writes the journal entry first and the
 // sale hash, with the number of entries, last. So of a torn batch, whatever
 // else is left of it, the entry is there, and the number does not count it:
 // from then on the journal is longer than the record says. That is a loss (the

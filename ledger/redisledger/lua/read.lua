@@ -6,7 +6,7 @@
 -- Returns: {now in ms} when the sale is not loaded, else {now in ms, why data is missing or '', length of the
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
 --          fence, calm_until, sequence the server last received, sequence of the journal's first claim or 0,
---          max_unpaid}
+--          max_unpaid, calm_code}
 -- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are
 --          reported as loss; a key of another type counts as missing
 -- Cost:    five to seven commands
@@ -35,7 +35,7 @@ if not sale[1] then
 end
 local length = tonumber(got(redis.pcall('XLEN', KEYS[3])))
 local entries = length or 0
-local more = redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid')
+local more = redis.call('HMGET', KEYS[1], 'entries', 'max_unpaid', 'calm_code')
 local expected = more[1]
 local lost = ''
 if got(redis.pcall('HGET', KEYS[2], '\n')) ~= sale[2] then
@@ -55,5 +55,5 @@ if entries > 0 then
     end
   end
 end
-sale[16] = more[2]
+sale[16], sale[17] = more[2], more[3]
 return {at, lost, entries, (table.unpack or unpack)(sale)}

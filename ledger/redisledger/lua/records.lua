@@ -2,13 +2,14 @@
 --
 -- KEYS:    1 sale hash, 2 buyers hash
 -- ARGV:    1 field of the asking server in the sale hash ('told:' and its name); 2 what to read: 'sale' nothing more,
---          'scan' a part of the buyers hash, 'claim' one claim, 'buyer' the claims of a buyer; 3 the cursor, or the
---          buyer; 4 how many (scan), the key (claim), or the key to go on with, '' for all (buyer); 5 how many (buyer)
+--          'fields' these fields (3..), 'scan' a part of the buyers hash, 'buyer' the claims of a buyer; 3 the
+--          cursor, or the buyer; 4 how many (scan), or the key to go on with, '' for all (buyer); 5 how many (buyer)
 -- Returns: {format, epoch, fence, sequence, the sequence that the server received, sentinel (each '' if it
---          is absent), cursor or key to go on with, {field, value, ...}, {name, what is kept of the batch, ...}}
+--          is absent), cursor or key to go on with, or units taken (fields), {field, value, ...},
+--          {name, what is kept of the batch, ...}}
 -- Keeps:   records and batches are of one moment, as is what the sale says of them (I4: a record that a load has
 --          taken away meanwhile is no "no such claim"); a key of another type counts as missing
--- Cost:    three or four commands (scan), or two for each claim read (buyer)
+-- Cost:    three or four commands (scan), or one for each claim read (buyer)
 -- Resend:  safe
 
 local unpack = table.unpack or unpack
@@ -40,15 +41,16 @@ local function add(field, value)
   fields[n + 1], fields[n + 2] = field, value
   n = n + 2
 end
-if ARGV[2] == 'scan' then
+if ARGV[2] == 'fields' then
+  local values = redis.call('HMGET', KEYS[2], unpack(ARGV, 3))
+  for i = 1, #ARGV - 2 do
+    if values[i] then add(ARGV[2 + i], values[i]) end
+  end
+  out[7] = redis.call('HGET', KEYS[1], 'taken') or ''
+elseif ARGV[2] == 'scan' then
   local page = redis.call('HSCAN', KEYS[2], ARGV[3], 'COUNT', ARGV[4])
   out[7], fields = page[1], page[2]
   n = #fields
-elseif ARGV[2] == 'claim' then
-  for _, field in ipairs({ARGV[3], ARGV[3] .. '\n' .. ARGV[4]}) do
-    local value = redis.call('HGET', KEYS[2], field)
-    if value then add(field, value) end
-  end
 else
   local key = ARGV[4]
   if key == '' then

@@ -1,0 +1,143 @@
+-- commit.lua: accept those of a batch of claims that the server has decided to accept, as far as all that it decided
+-- by is so. No rule of a claim is here: what was decided wrongly comes back, and the server decides again.
+--
+-- KEYS:    1 sale hash, 2 buyers hash, 3 journal stream
+-- ARGV:    1 name of the server, 2 its field in the sale hash ('told:' and the name); 3 epoch and 4 sequence that it
+--          last received there, 5 highest sequence it has seen there; 6 now in ms, or '' for this server's clock;
+--          7 the cooldown of a reopened sale, in ms; 8 '1' if WAIT follows, else ''; 9 version of the terms;
+--          10 name of the batch, which no other has; 11 n, the number of claims, each of another buyer; 12 a digit
+--          for each: 1 if it is looked up by its key as well, for its buyer has a record, or may not buy;
+--          13 the units of each claim, seven digits each, or '' if all ask for one;
+--          14 the claims as the journal has them (lines buyer TAB key TAB order TAB quantity TAB meta LF),
+--          15 where each of these lines ends, six digits each;
+--          16.. the records of buyers as the server has seen them, of each 1 in ARGV 12, or '?' to have the claim
+--          come back; then fields of the buyers hash and what they become: of each claim the buyer's, and of those
+--          that are looked up the claim's own
+-- Returns: {1}: the sale is not what the server takes it for; nothing is done. {2, sequence, now in ms, end and code
+--          of the cooldown, taken}: nothing is accepted, and every buyer is as believed. Else {0, the same after the
+--          batch, where it stopped, and of each claim that is not accepted its position, and the units taken at its
+--          turn; or, if its buyer is not as believed, the buyer's record, NUL, the further claim of this key, NUL,
+--          what is kept of the batch of the claim with this key; record and claim behind a '+' where there is one}.
+--          The others have the sequences up to the one after, in order. Where units are scarce, all claims behind
+--          the first one whose buyer is not as believed come back: it may be its turn
+-- Keeps:   I1 (taken + units <= total, claim by claim), I3 and I4 (a claim is accepted beside the record that it was
+--          decided by, and where its key is not on record, or comes back), I5 (record and journal entry in one step),
+--          I8 (window and pause by one clock); loss is visible: a missing key, record, entry or received sequence
+--          lets nothing pass. A batch of which a claim is accepted, or is on record, counts as received up to the
+--          sequence after it, and under WAIT it writes: from Redis 7.2 on WAIT covers nothing but the writes of its
+--          own connection
+-- Cost:    6 to 8 commands whatever n is, and whatever buyers have: of a claim at most three fields are read and two
+--          are written. All text that is written is the server's
+-- Resend:  safe: what was accepted the first time is on record and comes back
+
+local ARGV = ARGV
+local unpack = table.unpack or unpack
+local find, sub, match, byte = string.find, string.sub, string.match, string.byte
+local n, flags, ones = tonumber(ARGV[11]), ARGV[12], ARGV[13] == ''
+local _, k = string.gsub(flags, '1', '')
+local before, p = 15 + k, n + k -- field j is at before + 2j - 1, and what it becomes behind it
+local names = {unpack(ARGV, 1, p + 2)} -- as long as it will be: growing costs more than these values
+names[1], names[2] = '\n', '\n' .. ARGV[10]
+for j = 1, p do
+  names[j + 2] = ARGV[before + 2 * j - 1]
+end
+local held = redis.call('HMGET', KEYS[2], unpack(names))
+-- part: guards.lua
+if held[2] then
+  return redis.error_reply('ERR the name ' .. ARGV[10] .. ' of the batch is taken')
+end
+local open = selling and not calm
+
+-- Whether there may be too little for the whole batch: then each claim waits for its turn.
+local bounded, turns = open and total >= 0, false
+if bounded and taken < total then
+  local units = n
+  for i = 1, ones and 0 or n do
+    units = units + tonumber(sub(ARGV[13], 7 * i - 6, 7 * i)) - 1
+  end
+  turns = taken + units > total
+end
+
+local skipped, m, stopped = {}, 0, 0 -- positions that are not accepted
+local gone, g = {}, 0                -- fields that are not written
+local out = {0, 0, now, s[13], tonumber(s[6]), 0, 0}
+local shown, again = false, false    -- whether a record is in the answer, and a claim that is on record
+local of, batches, b = {}, {}, 0     -- answers that need what is kept of a batch
+local field, seen = 1, 15            -- of the claim, and before what the server has seen of its buyer
+for i = 1, n do
+  local known, units = byte(flags, i) == 49, ones and 1 or tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
+  local record, line, differs = held[field + 2], nil, nil
+  if known then
+    line, seen = held[field + 3], seen + 1
+    differs = line or record ~= ARGV[seen]
+    if differs and turns and stopped == 0 and ARGV[seen] ~= '?' then stopped = i end
+  elseif record then
+    differs = true
+    if turns and stopped == 0 then stopped = i end
+  end
+  if differs or not open or stopped > 0 or (bounded and taken + units > total) then
+    m = m + 1
+    skipped[m], out[6 + 2 * m], out[7 + 2 * m] = i, i, taken
+    if differs and (record or line or ARGV[seen] ~= '?') then
+      shown = true
+      local text, value = line or record or '', ARGV[before + 2 * (known and field + 1 or field)]
+      local key = match(value, known and '^[^\t]*(\t[^\t]*\t)' or '\n[^\t]*(\t[^\t]*\t)')
+      out[7 + 2 * m] = (record and '+' .. record or '') .. '\0' .. (line and '+' .. line or '') .. '\0'
+      if find(text, key, 1, true) then
+        again = true
+        local batch = match(text .. '\n', '\t(%w+):%d+\t%d+u?\n')
+        if batch then
+          b = b + 1
+          of[b], batches[b] = 7 + 2 * m, '\n' .. batch
+        end
+      end
+    end
+    g = g + 1
+    gone[g] = field
+    if known then
+      g = g + 1
+      gone[g] = field + 1
+    end
+  else
+    taken = taken + units
+  end
+  field = field + (known and 2 or 1)
+end
+if b > 0 then
+  local kept = redis.call('HMGET', KEYS[2], unpack(batches))
+  for j = 1, b do
+    out[of[j]] = out[of[j]] .. (kept[j] or '')
+  end
+end
+
+if m < n then -- I5; the journal first: what a torn transaction leaves of the batch shows there (ADR 7)
+  local entry, batch = ARGV[14], string.format('%.0f', seq + 1) .. '\t' .. s[2] .. '\t' .. at .. '\t' .. s[4]
+  if m > 0 then
+    batch = batch .. '\t' .. table.concat(skipped, ',')
+    local parts, from = {}, 1
+    for j = 1, m do
+      local i = skipped[j]
+      parts[j] = sub(entry, from, i > 1 and tonumber(sub(ARGV[15], 6 * i - 11, 6 * i - 6)) or 0)
+      from = tonumber(sub(ARGV[15], 6 * i - 5, 6 * i)) + 1
+    end
+    parts[m + 1] = sub(entry, from)
+    entry = table.concat(parts)
+  end
+  redis.call('XADD', KEYS[3], '*', 'v', '1', 'e', s[2], 'n', ARGV[1], 't', s[4], 'at', at, 's', seq + 1, 'c', entry)
+  seq = seq + n - m
+  local last = before + 2 * p
+  for j = g, 1, -1 do -- the last fields take the places of those that are gone
+    local to = before + 2 * gone[j]
+    ARGV[to - 1], ARGV[to] = ARGV[last - 1], ARGV[last]
+    last = last - 2
+  end
+  redis.call('HSET', KEYS[2], names[2], batch, unpack(ARGV, before + 1, last))
+  redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', length + 1, ARGV[2], seq)
+elseif again and (ARGV[8] == '1' or told ~= seq) then -- I4: a replay is an acceptance too
+  redis.call('HSET', KEYS[1], ARGV[2], seq)
+end
+out[2], out[6], out[7] = seq, taken, stopped
+if m == n and not shown then
+  return {2, unpack(out, 2, 6)}
+end
+return out
