@@ -72,17 +72,19 @@ func (v *Verdict) Decide(have Account, taken, quantity int64) Decision {
 // Reopens returns the refusal that a cooldown has to go on with when other terms
 // take the place of these, or 0: they lift it now, or before every server knows.
 func (t *Terms) Reopens(terms *Terms, taken int64, now time.Time) Code {
-	before, after := t.Refusal(now), terms.Refusal(now)
-	switch {
-	case after == 0 && before != 0:
-		return before
-	case after == 0 && t.Available(taken) == 0 && terms.Available(taken) != 0:
-		return SoldOut
-	case after == NotOpen && before == NotOpen &&
-		terms.OpensAt.Before(t.OpensAt) && terms.OpensAt.Before(now.Add(RefusalLease)):
-		return NotOpen // the opening has moved nearer than the lease
+	refused, after := t.Refusal(now), terms.Refusal(now)
+	if refused == 0 && t.Available(taken) == 0 {
+		refused = SoldOut
 	}
-	return 0
+	switch {
+	case refused == 0, after == Closed, after == Paused, refused == SoldOut && after == 0 && terms.Available(taken) == 0:
+		return 0
+	case after == 0:
+		return refused
+	case refused == NotOpen && !terms.OpensAt.Before(t.OpensAt), !terms.OpensAt.Before(now.Add(RefusalLease)):
+		return 0 // every server knows by then
+	}
+	return NotOpen
 }
 
 // RefusalLease is how long a server may repeat, without asking the ledger, a

@@ -162,12 +162,12 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 	if was != 0 && is == 0 {
 		s.cooldown, s.cooldownUntil = was, now.Add(sluice.RefusalLease)
 	}
-	moved := terms.OpensAt.Sub(now) < sluice.RefusalLease && old.OpensAt.Sub(terms.OpensAt) > 0
-	if was == sluice.NotOpen && is == sluice.NotOpen && moved {
-		s.cooldown, s.cooldownUntil = sluice.NotOpen, now.Add(sluice.RefusalLease)
-	}
 	if was == 0 && is == 0 && soldOut && left {
 		s.cooldown, s.cooldownUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
+	}
+	soon := terms.OpensAt.Sub(now) < sluice.RefusalLease
+	if is == sluice.NotOpen && soon && (was != 0 || soldOut) && (was != sluice.NotOpen || old.OpensAt.After(terms.OpensAt)) {
+		s.cooldown, s.cooldownUntil = sluice.NotOpen, now.Add(sluice.RefusalLease)
 	}
 	return nil
 }

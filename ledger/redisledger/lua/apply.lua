@@ -52,18 +52,17 @@ local function refusal(opens, closes, paused)
 end
 
 local before, after = refusal(sale[5], sale[6], sale[7]), refusal(ARGV[8], ARGV[9], ARGV[10])
-local cooldown
-if before and not after then
-  cooldown = before
-elseif after == NOT_OPEN and before == NOT_OPEN then
-  -- the opening has moved nearer than the lease
-  if tonumber(ARGV[8]) < tonumber(sale[5]) and tonumber(ARGV[8]) < now + tonumber(ARGV[3]) then
+if not before and had >= 0 and taken >= had then
+  before = SOLD_OUT
+end
+local cooldown -- as Terms.Reopens
+if after == NOT_OPEN then
+  local opens = tonumber(ARGV[8])
+  if before and opens < now + tonumber(ARGV[3]) and not (before == NOT_OPEN and opens >= tonumber(sale[5])) then
     cooldown = NOT_OPEN
   end
-elseif not after then
-  if had >= 0 and taken >= had and (total < 0 or taken < total) then
-    cooldown = SOLD_OUT
-  end
+elseif not after and not (before == SOLD_OUT and total >= 0 and taken >= total) then
+  cooldown = before
 end
 
 redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARGV[6], 'max_orders', ARGV[7],
