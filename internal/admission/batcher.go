@@ -66,7 +66,7 @@ type BatcherOptions struct {
 	MaxQueue int // claims waiting in one lane; default 20,000
 	Calls    int // ledger calls of one lane at a time; default 2
 	// MaxPerBuyer bounds the claims of one buyer that wait in one lane; default 16. More are
-	// refused at once. A call of the ledger has one of each buyer; the next goes with the next.
+	// refused at once. A call of the ledger has one of each buyer; the next goes with another call.
 	MaxPerBuyer int
 	// MaxInFlight bounds the claims of all sales in flight (Batcher.Acquire);
 	// default 50,000.

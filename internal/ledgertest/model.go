@@ -165,8 +165,8 @@ func (m *model) apply(now time.Time, id sluice.SaleID, epoch int64, terms sluice
 	if was == 0 && is == 0 && soldOut && left {
 		s.cooldown, s.cooldownUntil = sluice.SoldOut, now.Add(sluice.RefusalLease)
 	}
-	soon := terms.OpensAt.Sub(now) < sluice.RefusalLease
-	if is == sluice.NotOpen && soon && (was != 0 || soldOut) && (was != sluice.NotOpen || old.OpensAt.After(terms.OpensAt)) {
+	soon := terms.OpensAt.Sub(now) < sluice.RefusalLease && (was != sluice.NotOpen || old.OpensAt.After(terms.OpensAt))
+	if is == sluice.NotOpen && soon && (was != 0 || soldOut) {
 		s.cooldown, s.cooldownUntil = sluice.NotOpen, now.Add(sluice.RefusalLease)
 	}
 	return nil

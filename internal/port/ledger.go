@@ -23,9 +23,10 @@ type Ledger interface {
 
 // Decider is the hot half of a ledger.
 type Decider interface {
-	// Claim decides the claims, as if one came after the other in their order, and returns
-	// as many decisions. Sequences may be in another order. Claims of different buyers, up
-	// to 250, are mostly one atomic step; more may be several. Claims are valid
+	// Claim decides the claims and returns as many decisions, as if one came after the
+	// other: each buyer's in their order, and all in theirs where units are scarce, as far
+	// as one step goes. Sequences show the order. Up to 250 claims of different buyers are
+	// mostly one atomic step; more may be several. Claims are valid
 	// (Claim.Validate). The accepted ones are durable, with their journal entry, before it
 	// returns.
 	//

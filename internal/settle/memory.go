@@ -23,6 +23,7 @@ type Memory struct {
 	sales map[sluice.SaleID]*saleMemory
 	terms map[sluice.SaleID]told
 	lines []byte // of a call: used again for the next
+	order []int  // likewise
 }
 
 // told are the latest terms of a sale that this server has heard of.
@@ -90,12 +91,22 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 		}
 		next, m.lines = nil, m.lines[:0]
 	}
-	for _, repeats := range []bool{false, true} { // repeats last: one may be of a claim of this call
+	// What was accepted now in the order of its places, which need not be the claims'; repeats last: one may
+	// be of a claim of this call.
+	for _, repeats := range []bool{false, true} {
+		m.order = m.order[:0]
 		for i := range decisions {
-			d := &decisions[i]
-			if d.Code != sluice.Accepted || d.Replayed != repeats {
-				continue
+			if decisions[i].Code == sluice.Accepted && decisions[i].Replayed == repeats {
+				m.order = append(m.order, i)
 			}
+		}
+		if !repeats {
+			slices.SortFunc(m.order, func(a, b int) int {
+				return cmp.Or(cmp.Compare(decisions[a].Epoch, decisions[b].Epoch), cmp.Compare(decisions[a].Seq, decisions[b].Seq))
+			})
+		}
+		for _, i := range m.order {
+			d := &decisions[i]
 			if r == nil {
 				r = &saleMemory{}
 			}

@@ -12,22 +12,29 @@ import (
 // account is a buyer's own field of the buyers hash (record.go).
 type account struct {
 	sluice.Account
-	first  port.Record // without its place
-	place  string      // of the first claim
-	line   string      // of the first claim
-	newest string      // key of the newest claim; empty if that is the first
+	first  onRecord // the first claim
+	newest string   // key of the newest claim; empty if that is the first
 }
+
+// onRecord is a claim as its line has it.
+type onRecord struct {
+	port.Record // without its place
+	place, line string
+}
+
+// placed returns the record with its place; kept is what is kept of its batch, if it is of one.
+func (r *onRecord) placed(kept string) (port.Record, error) { return place(r.Record, r.place, kept) }
 
 // parseAccount reads a buyer's own field. What no server writes so is an error.
 func parseAccount(sale sluice.SaleID, buyer sluice.BuyerID, text string) (a account, err error) {
 	head, rest, _ := strings.Cut(text, "\n")
 	line, newest, linked := strings.Cut(rest, "\n")
-	a.line, a.newest = line, newest
+	a.first.line, a.newest = line, newest
 	ok := false
 	if a.Account, ok = parseHead(head); !ok {
 		return a, errAccount(buyer, text)
 	}
-	if a.first, a.place, err = parseLine(sale, buyer, line); err != nil {
+	if a.first.Record, a.first.place, err = parseLine(sale, buyer, line); err != nil {
 		return a, err
 	}
 	units := int64(0)
@@ -41,6 +48,23 @@ func parseAccount(sale sluice.SaleID, buyer sluice.BuyerID, text string) (a acco
 	return a, nil
 }
 
+// claim returns the claim with this key, which is the first, or the further one whose field has
+// this value, and reports whether there is one.
+func (a *account) claim(sale sluice.SaleID, key sluice.Key, value string, further bool) (c onRecord, found bool,
+	err error,
+) {
+	if !further {
+		return a.first, a.first.Key == key, nil
+	}
+	linked := false
+	c.line, _, linked = strings.Cut(value, "\n")
+	c.Record, c.place, err = parseLine(sale, a.first.Buyer, c.line)
+	if err == nil && (!linked || c.Key != key || a.first.Key == key) {
+		err = errAccount(a.first.Buyer, value)
+	}
+	return c, true, err
+}
+
 func errAccount(buyer sluice.BuyerID, text string) error {
 	return fmt.Errorf("damaged record of buyer %q: %.200q", buyer, text)
 }
@@ -52,8 +76,8 @@ func (a account) with(c *sluice.Claim) string {
 }
 
 func (a *account) text() string {
-	b := appendHead(make([]byte, 0, len(a.line)+len(a.newest)+24), a.Account)
-	b = append(append(b, '\n'), a.line...)
+	b := appendHead(make([]byte, 0, len(a.first.line)+len(a.newest)+24), a.Account)
+	b = append(append(b, '\n'), a.first.line...)
 	if a.newest != "" {
 		b = append(append(b, '\n'), a.newest...)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice"
 )
 
-// maxBatch is the most claims that one script call decides, and the most
+// maxBatch is the most claims that one script call accepts, and the most
 // releases that it takes: it keeps the script under a millisecond, and its
 // arguments under what proxies allow.
 const maxBatch = 250

@@ -3,6 +3,7 @@ package redisledger
 import (
 	"strconv"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -12,8 +13,15 @@ func (l *Ledger) batchName() string {
 	return l.name + strconv.FormatUint(l.batches.Add(1), 36)
 }
 
+// What commit.lua does with a claim.
+const (
+	ofNewBuyer   = '0'
+	ofKnownBuyer = '1' // beside the record
+	comesBack    = '2' // it must not be accepted
+)
+
 // commitArgs builds the arguments of commit.lua; its header explains them.
-func (l *Ledger) commitArgs(m received, version int64, claims []attempt) []string {
+func (l *Ledger) commitArgs(m received, terms *sluice.Terms, claims []attempt) []string {
 	n, name := len(claims), l.batchName()
 	flags, known := make([]byte, n), 0
 	size, ones := 0, true
@@ -21,12 +29,17 @@ func (l *Ledger) commitArgs(m received, version int64, claims []attempt) []strin
 		c := &claims[i]
 		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + 16
 		ones = ones && c.Quantity == 1
-		if flags[i] = '0'; c.lookedUp() {
-			flags[i] = '1'
+		switch {
+		case terms.Over(c.account(), c.Quantity): // I3
+			flags[i] = comesBack
+		case c.have != nil:
+			flags[i] = ofKnownBuyer
 			known++
+		default:
+			flags[i] = ofNewBuyer
 		}
 	}
-	args := l.appendAsker(make([]string, 0, 15+2*n+3*known), m, strconv.FormatInt(version, 10))
+	args := l.appendAsker(make([]string, 0, 15+2*n+3*known), m, strconv.FormatInt(terms.Version, 10))
 	args = append(args, name, strconv.Itoa(n), string(flags))
 
 	// One string for all of it, cut up: two allocations instead of 2n.
@@ -50,7 +63,7 @@ func (l *Ledger) commitArgs(m received, version int64, claims []attempt) []strin
 	from := 0
 	for i, end := range ends {
 		c := &claims[i]
-		if !c.lookedUp() {
+		if flags[i] != ofKnownBuyer {
 			buf = append(strconv.AppendInt(buf, c.Quantity, 10), "\t1\n"...)
 		}
 		buf = append(buf, buf[from:end-1]...) // without the line feed
@@ -58,34 +71,24 @@ func (l *Ledger) commitArgs(m received, version int64, claims []attempt) []strin
 		buf = append(append(buf, '\t'), name...)
 		buf = strconv.AppendInt(append(buf, ':'), int64(i+1), 10)
 		buf = strconv.AppendInt(append(buf, '\t'), c.Quantity, 10)
-		if c.lookedUp() {
-			buf = append(buf, '\n')
-		}
-		if c.have != nil {
-			buf = append(buf, c.have.newest...)
+		if flags[i] == ofKnownBuyer {
+			buf = append(append(buf, '\n'), c.have.newest...)
 		}
 		ends[i] = len(buf)
 	}
 	text := string(buf)
 	args = append(args, text[quantities:fields], text[:lines], text[lines:quantities])
 	for i := range claims {
-		switch c := &claims[i]; {
-		case c.asks:
-			args = append(args, "?") // no record is so
-		case c.have != nil:
-			args = append(args, c.record)
+		if flags[i] == ofKnownBuyer {
+			args = append(args, claims[i].record)
 		}
 	}
 	from = fields
 	for i, end := range ends {
 		c, buyer := &claims[i], string(claims[i].Buyer)
 		args = append(args, buyer)
-		if c.lookedUp() {
-			becomes := ""
-			if !c.asks {
-				becomes = c.have.with(c.Claim)
-			}
-			args = append(args, becomes, buyer+"\n"+string(c.Key))
+		if flags[i] == ofKnownBuyer {
+			args = append(args, c.have.with(c.Claim), buyer+"\n"+string(c.Key))
 		}
 		args = append(args, text[from:end])
 		from = end

@@ -28,6 +28,7 @@ type commitReply struct {
 	cooldown sluice.Cooldown
 	taken    int64
 	stopped  int64                  // the first claim that waits for its turn, from 1; 0: none
+	told     int64                  // to this server, where it and seq show a loss
 	back     []rueidis.RedisMessage // positions of claims that come back, each with what differs
 }
 
@@ -36,14 +37,13 @@ func parseCommit(message rueidis.RedisMessage) (r commitReply, err error) {
 	if err != nil {
 		return r, err
 	}
-	if len(parts) == 1 {
-		r.state, err = parts[0].AsInt64()
-		return r, err
-	}
 	var until, code int64
 	numbers := []*int64{&r.state, &r.seq, &r.at, &until, &code, &r.taken, &r.stopped}
-	if len(parts) == 6 {
-		numbers = numbers[:6]
+	switch len(parts) {
+	case 1, 6:
+		numbers = numbers[:len(parts)]
+	case 3:
+		numbers = []*int64{&r.state, &r.seq, &r.told}
 	}
 	if len(parts) < len(numbers) || (len(parts)-len(numbers))%2 != 0 {
 		return r, fmt.Errorf("reply of %d parts", len(parts))
@@ -52,9 +52,6 @@ func parseCommit(message rueidis.RedisMessage) (r commitReply, err error) {
 		if *number, err = parts[i].AsInt64(); err != nil {
 			return r, err
 		}
-	}
-	if code > int64(len(sluice.Codes())) { // a reading says so
-		r.state = mistaken
 	}
 	r.cooldown = sluice.Cooldown{Code: sluice.Code(code), Until: fromMillis(until)}
 	r.back = parts[len(numbers):]
@@ -67,7 +64,7 @@ type taking struct {
 	ctx       context.Context
 	sale      sluice.SaleID
 	terms     *sluice.Terms
-	epoch     int64
+	have      received
 	decisions []sluice.Decision
 	again     []attempt
 	limited   []attempt // refused by their buyer's limit
@@ -83,7 +80,7 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 	reported := int64(0)
 	switch r.state {
 	case mistaken:
-		k.forget()
+		t.l.mistaken(t.ctx, t.sale, t.have, r.seq, r.told)
 		t.again = append(t.again, claims...)
 		return nil
 	case refused:
@@ -98,7 +95,7 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 				c := &claims[next]
 				seq++
 				t.decisions[c.place] = sluice.Decision{
-					Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity, At: v.Now, Seq: seq, Epoch: t.epoch,
+					Code: sluice.Accepted, Order: c.Order, Quantity: c.Quantity, At: v.Now, Seq: seq, Epoch: t.have.epoch,
 					Terms: t.terms.Version,
 				}
 				reported = r.seq
@@ -137,8 +134,18 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 		}
 		accept(len(claims))
 	}
-	k.advance(received{epoch: t.epoch, reported: reported, seen: r.seq})
+	k.advance(received{epoch: t.have.epoch, reported: reported, seen: r.seq})
 	return nil
+}
+
+// mistaken deals with a reply that the sale is not what the server, which had received this,
+// takes it for: it is read again. The sequences, if they are not 0, show a loss.
+func (l *Ledger) mistaken(ctx context.Context, sale sluice.SaleID, have received, seq, told int64) {
+	r := port.Reading{Sale: sale, Epoch: have.epoch, Seq: seq}
+	if r.Fence = have.lostIn(&r, told, l.opts.Node); r.Fence != "" && seq+told > 0 {
+		l.fenceLost(ctx, &r)
+	}
+	l.known(sale).forget()
 }
 
 // account is what the buyer is believed to have.
@@ -151,7 +158,8 @@ func (a *attempt) account() sluice.Account {
 
 // refuse answers a claim that was not accepted although its buyer is as believed.
 func (t *taking) refuse(c *attempt, d sluice.Decision) {
-	if d.Code == 0 { // what the script saw, another batch has changed: it is decided again
+	if d.Code == 0 { // the terms in Redis are not those of their version
+		t.l.known(t.sale).forget()
 		t.again = append(t.again, *c)
 		return
 	}
@@ -171,20 +179,18 @@ func (t *taking) returned(c *attempt, v *sluice.Verdict, taken int64, waits bool
 	switch {
 	case err != nil: // what was decided stays so
 		t.decisions[c.place] = sluice.Decision{Code: sluice.Unavailable}
-		t.l.fenceLost(t.ctx, &port.Reading{Sale: t.sale, Epoch: t.epoch, Fence: damagedRecord})
+		t.l.fenceLost(t.ctx, &port.Reading{Sale: t.sale, Epoch: t.have.epoch, Fence: damagedRecord})
 		t.l.known(t.sale).forget()
 	case d.Code == sluice.Accepted || d.Code == sluice.KeyReused:
 		t.decisions[c.place] = d
 		return true
 	default:
-		// Of a buyer with one claim the record has all keys; else the further claim is looked up first (I4).
-		sure := have == nil || have.Orders == 1 || c.lookedUp()
 		again := *c
 		again.record, again.have = strings.TrimPrefix(record, present), have
-		if d.Code != 0 && sure && (!waits || d.Code < sluice.SoldOut) {
-			t.refuse(&again, d)
-		} else {
+		if d.Code == 0 || waits && d.Code >= sluice.SoldOut {
 			t.again = append(t.again, again)
+		} else {
+			t.refuse(&again, d)
 		}
 	}
 	return false
@@ -198,9 +204,9 @@ const present = "+"
 func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line, kept string,
 ) (d sluice.Decision, have *account, err error) {
 	record, known := strings.CutPrefix(record, present)
-	line, further := strings.CutPrefix(line, present)
+	value, further := strings.CutPrefix(line, present)
 	switch {
-	case !known && further:
+	case !known && line != "", !further && line != "":
 		return d, nil, errAccount(c.Buyer, line)
 	case !known:
 		return v.Decide(sluice.Account{}, taken, c.Quantity), nil, nil
@@ -209,32 +215,15 @@ func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line,
 	if err != nil {
 		return d, nil, err
 	}
-	first, again, err := claimOf(t.sale, &a, c.Buyer, c.Key, line, further)
+	first, found, err := a.claim(t.sale, c.Key, value, further)
 	switch {
 	case err != nil:
 		return d, nil, err
-	case !again:
+	case !found:
 		return v.Decide(a.Account, taken, c.Quantity), &a, nil
 	}
-	_, place, _ := parseLine(t.sale, c.Buyer, first)
-	name, _, _ := strings.Cut(place, ":")
-	r, err := resolve(t.sale, c.Buyer, first, map[string]string{name: kept})
+	r, err := first.placed(kept)
 	return r.Repeat(c.Claim), &a, err
-}
-
-// claimOf returns the line of the claim with this key, which is the first of the account, or a
-// further one, and reports whether there is one.
-func claimOf(sale sluice.SaleID, a *account, buyer sluice.BuyerID, key sluice.Key, value string, further bool,
-) (line string, found bool, err error) {
-	if !further {
-		return a.line, a.first.Key == key, nil
-	}
-	line, _, linked := strings.Cut(value, "\n")
-	r, _, err := parseLine(sale, buyer, line)
-	if err == nil && (!linked || r.Key != key || a.first.Key == key) {
-		err = errAccount(buyer, value)
-	}
-	return line, true, err
 }
 
 // What listOrders reads at most: so many buyers, with so many accepted claims

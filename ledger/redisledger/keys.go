@@ -69,7 +69,7 @@ const (
 	toldPrefix = "told:"
 
 	// thisFormat is the version of all of this. A later one, up to lastFormat, is an
-	// error, not a guess; everything else is damage. The scripts have both.
+	// error, not a guess; everything else is damage. load_begin.lua and drop.lua have both.
 	thisFormat = "1"
 	lastFormat = 1000
 )

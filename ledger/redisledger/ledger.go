@@ -2,8 +2,8 @@
 // or a managed service that speaks their protocol: for more than one server.
 //
 // All keys of a sale share one hash tag (keys.go), and everything that changes
-// them is a script (lua/*.lua, each with its contract at the top), so a batch
-// of claims is one atomic step of one EVALSHA.
+// them is a script (lua/*.lua, each with its contract at the top): what the
+// server has decided is accepted in one atomic step of one EVALSHA.
 //
 // # Durability
 //

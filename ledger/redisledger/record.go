@@ -81,33 +81,40 @@ func cutLast(line string) (before, after string, found bool) {
 
 // resolve reads a line whole; batches has what is kept of the batch that it points to.
 func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[string]string) (port.Record, error) {
-	r, place, err := parseLine(sale, buyer, line)
+	r, at, err := parseLine(sale, buyer, line)
 	if err != nil {
 		return r, err
 	}
-	parts := strings.Split(place, ":")
-	skipped, position, at, ok := "", int64(0), int64(0), true
+	name, _, _ := strings.Cut(at, ":")
+	return place(r, at, batches[name])
+}
+
+// place gives a record its place, of which kept is what is kept of its batch, if it is of one.
+func place(r port.Record, at, kept string) (port.Record, error) {
+	parts := strings.Split(at, ":")
+	skipped, position, when, ok := "", int64(0), int64(0), true
 	if len(parts) == 2 {
 		position, ok = number(parts[1])
 		ok = ok && position > 0
-		if parts = strings.Split(batches[parts[0]], "\t"); len(parts) == 5 {
+		if parts = strings.Split(kept, "\t"); len(parts) == 5 {
 			parts, skipped = parts[:4], parts[4]
 		}
 	}
 	ok = ok && len(parts) == 4
-	for i, n := range [...]*int64{&r.Seq, &r.Epoch, &at, &r.Terms} {
+	for i, n := range [...]*int64{&r.Seq, &r.Epoch, &when, &r.Terms} {
 		if ok {
 			*n, ok = number(parts[i])
 		}
 	}
-	if r.At = fromMillis(at); ok && position > 0 {
+	if r.At = fromMillis(when); ok && position > 0 {
 		r.Seq, ok = sequence(r.Seq, position, skipped)
 	}
-	if err = errors.New("its place is unknown"); ok {
+	err := errors.New("its place is unknown")
+	if ok {
 		err = r.Validate()
 	}
 	if err != nil {
-		return r, fmt.Errorf("damaged record of buyer %q: %w", buyer, err)
+		return r, fmt.Errorf("damaged record of buyer %q: %w", r.Buyer, err)
 	}
 	return r, nil
 }
@@ -166,7 +173,7 @@ func fieldRecord(sale sluice.SaleID, field, value string, batches map[string]str
 	return r, claims, link, err
 }
 
-// damagedRecord is the fence of a sale with a damaged record, as the scripts have it.
+// damagedRecord is the fence of a sale with a damaged record.
 const damagedRecord = port.FenceLost + ": the record of a buyer is damaged"
 
 // millis writes a time as whole milliseconds since 1970.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,15 +25,16 @@ func (l *Ledger) Release(
 	}
 	calls, highest := byEpoch(releases)
 	for _, call := range calls {
-		if err := l.release(ctx, sale, highest, call, &answer); err != nil {
+		if err := l.release(ctx, sale, highest, call, 0, &answer); err != nil {
 			return port.Released{}, err
 		}
 	}
 	return answer, nil
 }
 
-// release gives releases of one epoch, and adds what comes of them.
-func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, highest int64, releases []port.Release,
+// release gives releases of one epoch, and adds what comes of them. Tries is how often others
+// were faster.
+func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, highest int64, releases []port.Release, tries int,
 	answer *port.Released,
 ) error {
 	args := make([]string, 0, 1+2*len(releases))
@@ -41,44 +43,50 @@ func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, highest int64,
 		buyer := string(releases[i].Buyer)
 		args = append(args, buyer, buyer+"\n"+string(releases[i].Key))
 	}
-	for range maxTrips {
-		p, err := l.page(ctx, sale, args...)
-		if err == nil && p.fence == "" {
-			switch epoch := atoi(p.epoch); {
-			case highest > epoch:
-				return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, epoch, port.ErrStaleEpoch)
-			case releases[0].Epoch < epoch: // I6: counted when the sale was loaded
-				answer.Before += len(releases)
-				return nil
-			}
+	p, err := l.page(ctx, sale, args...)
+	if err != nil || p.fence != "" {
+		return l.notReleased(ctx, sale, err)
+	}
+	switch epoch := atoi(p.epoch); {
+	case highest > epoch:
+		return fmt.Errorf("epoch %d, the ledger holds %d: %w", highest, epoch, port.ErrStaleEpoch)
+	case releases[0].Epoch < epoch: // I6: counted when the sale was loaded
+		answer.Before += len(releases)
+		return nil
+	}
+	e := endings{sale: sale, taken: takenOf(&p), values: p.values(), accounts: map[sluice.BuyerID]*account{}}
+	if err := e.end(releases); err != nil {
+		fence := damagedRecord
+		if errors.Is(err, errMoreUnits) {
+			fence = port.FenceLost + ": " + errMoreUnits.Error()
 		}
-		if err != nil || p.fence != "" {
-			return l.notReleased(ctx, sale, &p, err)
-		}
-		e := endings{sale: sale, taken: takenOf(&p), values: p.values(), accounts: map[sluice.BuyerID]*account{}}
-		if err := e.end(releases); err != nil {
-			fence := damagedRecord
-			if errors.Is(err, errMoreUnits) {
-				fence = port.FenceLost + ": " + errMoreUnits.Error()
-			}
-			l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: fence})
-			return fmt.Errorf("%w: %w", err, port.ErrStaleEpoch)
-		}
-		done, err := l.ended(ctx, sale, atoi(p.epoch), &e)
-		if err != nil {
+		l.fenceLost(ctx, &port.Reading{Sale: sale, Epoch: atoi(p.epoch), Fence: fence})
+		return fmt.Errorf("%w: %w", err, port.ErrStaleEpoch)
+	}
+	done, err := l.ended(ctx, sale, atoi(p.epoch), &e)
+	if err != nil {
+		return err
+	}
+	if done {
+		answer.Applied += e.ended
+		answer.Before += e.before
+		answer.Unknown = append(answer.Unknown, e.unknown...)
+		return nil
+	}
+	if sells, err := l.look(ctx, sale); err != nil || !sells {
+		return l.notReleased(ctx, sale, err)
+	}
+	// Another server was faster with one of them: halves, so that one buyer does not hold up
+	// the others.
+	if tries == 2*maxTrips {
+		return fmt.Errorf("outcome unknown: overtaken %d times", tries)
+	}
+	for half := range slices.Chunk(releases, (len(releases)+1)/2) {
+		if err := l.release(ctx, sale, highest, half, tries+1, answer); err != nil {
 			return err
 		}
-		if done {
-			answer.Applied += e.ended
-			answer.Before += e.before
-			answer.Unknown = append(answer.Unknown, e.unknown...)
-			return nil
-		}
-		if sells, err := l.look(ctx, sale); err != nil || !sells {
-			return l.notReleased(ctx, sale, &p, err)
-		}
 	}
-	return fmt.Errorf("outcome unknown: overtaken %d times", maxTrips)
+	return nil
 }
 
 // takenOf returns the units taken that a page of fields has. Damage of that number, the script finds.
@@ -91,15 +99,18 @@ func takenOf(p *page) int64 {
 
 // notReleased says why a sale takes no releases. What it has lost, its reading finds, and
 // fences it.
-func (l *Ledger) notReleased(ctx context.Context, sale sluice.SaleID, p *page, err error) error {
-	switch {
-	case errors.Is(err, errLaterFormat), err != nil && !errors.Is(err, port.ErrNotLoaded):
-		return err
-	case err != nil && p.epoch == "" && !errors.Is(err, errGone):
+func (l *Ledger) notReleased(ctx context.Context, sale sluice.SaleID, err error) error {
+	if err != nil && !errors.Is(err, port.ErrNotLoaded) {
 		return err
 	}
-	_, _ = l.look(ctx, sale)
-	return fmt.Errorf("the sale is fenced, or has lost data: %w", port.ErrStaleEpoch)
+	readings, err := l.Read(ctx, []sluice.SaleID{sale})
+	switch {
+	case err != nil:
+		return err
+	case !readings[0].Loaded:
+		return port.ErrNotLoaded
+	}
+	return fmt.Errorf("the sale is fenced (%s): %w", readings[0].Fence, port.ErrStaleEpoch)
 }
 
 // endings is what releases change in the buyers hash.
@@ -137,18 +148,14 @@ func (e *endings) end(releases []port.Release) error {
 			}
 			a, e.accounts[r.Buyer] = &read, &read
 		}
-		line, found, err := claimOf(e.sale, a, r.Buyer, r.Key, value, further)
+		claim, found, err := a.claim(e.sale, r.Key, value, further)
 		if err != nil {
 			return err
 		}
-		if !found {
+		switch {
+		case !found:
 			e.unknown = append(e.unknown, r.Order)
 			continue
-		}
-		claim, _, err := parseLine(e.sale, r.Buyer, line)
-		switch {
-		case err != nil:
-			return err
 		case claim.Order != r.Order:
 			e.unknown = append(e.unknown, r.Order)
 			continue
@@ -162,14 +169,14 @@ func (e *endings) end(releases []port.Release) error {
 		if a.Units -= claim.Quantity; a.Units < 0 || e.units > e.taken {
 			return errMoreUnits
 		}
-		before, _, _ := cutLast(line)
-		line = before + "\t0"
+		before, _, _ := cutLast(claim.line)
+		line := before + "\t0"
 		if r.Unpaid {
 			line += "u"
 			a.Unpaid++
 		}
 		if !further {
-			a.line = line
+			a.first.line = line
 		} else {
 			_, link, _ := strings.Cut(value, "\n")
 			e.changes = append(e.changes, [2]string{field, line + "\n" + link})
@@ -189,7 +196,7 @@ func (l *Ledger) ended(ctx context.Context, sale sluice.SaleID, epoch int64, e *
 		}
 	}
 	have := l.known(sale).get()
-	if have.epoch < epoch {
+	if have.epoch != epoch {
 		have = received{epoch: epoch}
 	}
 	args := l.appendAsker(make([]string, 0, 11+4*len(changes)), have, "")
@@ -211,11 +218,13 @@ func (l *Ledger) ended(ctx context.Context, sale sluice.SaleID, epoch int64, e *
 	if err != nil {
 		return false, err
 	}
-	if parts[0] == committed && len(parts) == 2 {
+	switch len(parts) {
+	case 2:
 		l.known(sale).advance(received{epoch: epoch, seen: parts[1]})
-		return true, nil
+	case 3:
+		l.mistaken(ctx, sale, have, parts[1], parts[2])
 	}
-	return false, nil
+	return len(parts) == 2, nil
 }
 
 // byEpoch cuts the releases into calls of one epoch each, and returns the

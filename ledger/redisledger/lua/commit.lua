@@ -6,27 +6,27 @@
 --          last received there, 5 highest sequence it has seen there; 6 now in ms, or '' for this server's clock;
 --          7 the cooldown of a reopened sale, in ms; 8 '1' if WAIT follows, else ''; 9 version of the terms;
 --          10 name of the batch, which no other has; 11 n, the number of claims, each of another buyer; 12 a digit
---          for each: 1 if it is looked up by its key as well, for its buyer has a record, or may not buy;
+--          for each: 1 if its buyer has a record, 2 if it must come back, for its buyer may not have it, else 0;
 --          13 the units of each claim, seven digits each, or '' if all ask for one;
 --          14 the claims as the journal has them (lines buyer TAB key TAB order TAB quantity TAB meta LF),
 --          15 where each of these lines ends, six digits each;
---          16.. the records of buyers as the server has seen them, of each 1 in ARGV 12, or '?' to have the claim
---          come back; then fields of the buyers hash and what they become: of each claim the buyer's, and of those
---          that are looked up the claim's own
--- Returns: {1}: the sale is not what the server takes it for; nothing is done. {2, sequence, now in ms, end and code
+--          16.. the records of buyers as the server has seen them, of each 1 in ARGV 12; then fields of the buyers
+--          hash and what they become: of each claim the buyer's, and behind it, of each 1, the claim's own
+-- Returns: {1}: the sale is not what the server takes it for; nothing is done; {1, sequence, the one that this server
+--          received}: these show it. {2, sequence, now in ms, end and code
 --          of the cooldown, taken}: nothing is accepted, and every buyer is as believed. Else {0, the same after the
 --          batch, where it stopped, and of each claim that is not accepted its position, and the units taken at its
 --          turn; or, if its buyer is not as believed, the buyer's record, NUL, the further claim of this key, NUL,
 --          what is kept of the batch of the claim with this key; record and claim behind a '+' where there is one}.
 --          The others have the sequences up to the one after, in order. Where units are scarce, all claims behind
---          the first one whose buyer is not as believed come back: it may be its turn
+--          the first one that may be accepted at its turn, as soon as the server knows of its buyer, come back
 -- Keeps:   I1 (taken + units <= total, claim by claim), I3 and I4 (a claim is accepted beside the record that it was
 --          decided by, and where its key is not on record, or comes back), I5 (record and journal entry in one step),
 --          I8 (window and pause by one clock); loss is visible: a missing key, record, entry or received sequence
 --          lets nothing pass. A batch of which a claim is accepted, or is on record, counts as received up to the
 --          sequence after it, and under WAIT it writes: from Redis 7.2 on WAIT covers nothing but the writes of its
 --          own connection
--- Cost:    6 to 8 commands whatever n is, and whatever buyers have: of a claim at most three fields are read and two
+-- Cost:    6 to 10 commands whatever n is, and whatever buyers have: of a claim at most three fields are read and two
 --          are written. All text that is written is the server's
 -- Resend:  safe: what was accepted the first time is on record and comes back
 
@@ -58,34 +58,55 @@ if bounded and taken < total then
   turns = taken + units > total
 end
 
+-- Further claims of buyers who are not believed to have a record: with them the answer is complete.
+local keys, lines, fields, field = {}, {}, {}, 1 -- by position; the last are those of the claims
+local further, whose, f = {}, {}, 0
+for i = 1, n do
+  fields[i] = field
+  local first, known = held[field + 2], byte(flags, i) == 49
+  if first and not known then
+    keys[i] = match(ARGV[before + 2 * field], '\n[^\t]*(\t[^\t]*\t)')
+    if not find(first, keys[i], 1, true) then
+      f = f + 1
+      further[f], whose[f] = names[field + 2] .. '\n' .. sub(keys[i], 2, -2), i
+    end
+  end
+  field = field + (known and 2 or 1)
+end
+if f > 0 then
+  local found = redis.call('HMGET', KEYS[2], unpack(further))
+  for j = 1, f do
+    lines[whose[j]] = found[j]
+  end
+end
+
 local skipped, m, stopped = {}, 0, 0 -- positions that are not accepted
 local gone, g = {}, 0                -- fields that are not written
 local out = {0, 0, now, s[13], tonumber(s[6]), 0, 0}
 local shown, again = false, false    -- whether a record is in the answer, and a claim that is on record
 local of, batches, b = {}, {}, 0     -- answers that need what is kept of a batch
-local field, seen = 1, 15            -- of the claim, and before what the server has seen of its buyer
+local seen = 15                      -- before what the server has seen of the buyer
 for i = 1, n do
-  local known, units = byte(flags, i) == 49, ones and 1 or tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
-  local record, line, differs = held[field + 2], nil, nil
-  if known then
-    line, seen = held[field + 3], seen + 1
+  local at_field, flag, units = fields[i], byte(flags, i), ones and 1 or tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
+  local record, line, key, differs = held[at_field + 2], lines[i], keys[i], flag == 50
+  if flag == 49 then
+    line, seen = held[at_field + 3], seen + 1
     differs = line or record ~= ARGV[seen]
-    if differs and turns and stopped == 0 and ARGV[seen] ~= '?' then stopped = i end
+    key = differs and match(ARGV[before + 2 * at_field + 2], '^[^\t]*(\t[^\t]*\t)')
   elseif record then
     differs = true
-    if turns and stopped == 0 then stopped = i end
   end
+  local repeats = line or (key and record and find(record, key, 1, true))
+  if turns and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
   if differs or not open or stopped > 0 or (bounded and taken + units > total) then
     m = m + 1
     skipped[m], out[6 + 2 * m], out[7 + 2 * m] = i, i, taken
-    if differs and (record or line or ARGV[seen] ~= '?') then
+    if differs and (record or line or flag == 49) then
       shown = true
-      local text, value = line or record or '', ARGV[before + 2 * (known and field + 1 or field)]
-      local key = match(value, known and '^[^\t]*(\t[^\t]*\t)' or '\n[^\t]*(\t[^\t]*\t)')
       out[7 + 2 * m] = (record and '+' .. record or '') .. '\0' .. (line and '+' .. line or '') .. '\0'
-      if find(text, key, 1, true) then
+      if repeats then
         again = true
-        local batch = match(text .. '\n', '\t(%w+):%d+\t%d+u?\n')
+        local batch = match((line or record) .. '\n', '\t(%w+):%d+\t%d+u?\n')
         if batch then
           b = b + 1
           of[b], batches[b] = 7 + 2 * m, '\n' .. batch
@@ -93,15 +114,14 @@ for i = 1, n do
       end
     end
     g = g + 1
-    gone[g] = field
-    if known then
+    gone[g] = at_field
+    if flag == 49 then
       g = g + 1
-      gone[g] = field + 1
+      gone[g] = at_field + 1
     end
   else
     taken = taken + units
   end
-  field = field + (known and 2 or 1)
 end
 if b > 0 then
   local kept = redis.call('HMGET', KEYS[2], unpack(batches))

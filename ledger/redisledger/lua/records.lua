@@ -46,7 +46,8 @@ if ARGV[2] == 'fields' then
   for i = 1, #ARGV - 2 do
     if values[i] then add(ARGV[2 + i], values[i]) end
   end
-  out[7] = redis.call('HGET', KEYS[1], 'taken') or ''
+  local taken = redis.pcall('HGET', KEYS[1], 'taken')
+  out[7] = type(taken) == 'string' and taken or ''
 elseif ARGV[2] == 'scan' then
   local page = redis.call('HSCAN', KEYS[2], ARGV[3], 'COUNT', ARGV[4])
   out[7], fields = page[1], page[2]

@@ -6,8 +6,8 @@
 --          7 the cooldown of a reopened sale, in ms; 8 '1' if WAIT follows, else ''; 9 version of the terms, '' for
 --          any; 10 the units that return, 11 n, the number of fields of the buyers hash that change; 12..
 --          these fields, n values that they have, n pairs of a field and what it becomes
--- Returns: {1}: the sale is not what the server takes it for, or a field has another value; nothing is done. {0,
---          sequence}: done
+-- Returns: {1}: the sale is not what the server takes it for, or a field has another value; nothing is done; {1,
+--          sequence, the one that this server received}: these show it. {0, sequence}: done
 -- Keeps:   I6 (a line that has ended has another value, so it ends once, and its units return with it, in one step),
 --          I4 (the line stays), I2, I3 (taken and the buyer's units fall by what the line holds, and an unpaid ending
 --          is counted), I7 (returned units can be sold; a sale that was sold out has a cooldown first, until no
