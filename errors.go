@@ -13,6 +13,10 @@ var (
 	ErrOrderNotFound = errors.New("no such order")
 	// ErrOrderQueued: the order is accepted and not stored yet, so that it cannot change.
 	ErrOrderQueued = errors.New("the order is not stored yet")
+	// ErrStoreOlder: the store was restored from an older copy, and the order's sale waits for `sluice
+	// recover`, so the store cannot tell whether the order has ended, or was paid, since the copy. Nothing
+	// was changed or recorded; the same call may succeed afterwards.
+	ErrStoreOlder = errors.New("the store was restored from an older copy, and the sale waits for `sluice recover`")
 	// ErrWebhookNotFound: no such webhook. ErrEventNotFound: no such event, or
 	// none that this can be done with.
 	ErrWebhookNotFound = errors.New("no such webhook")

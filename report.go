@@ -173,9 +173,10 @@ type Recovery struct {
 	Stored      RecoveredOrders `json:"stored"`       // accepted claims that the store lacks
 	StoredEnded RecoveredOrders `json:"stored_ended"` // such that have ended: how is unknown
 	Ended       RecoveredOrders `json:"ended"`        // stored orders that had ended: how is unknown
-	// Unpaid orders are pending afterwards: their payments may be among what the store has
-	// forgotten. Send them again.
-	Unpaid RecoveredOrders `json:"unpaid"`
+	// Payments are the orders of which the store may have forgotten a payment, by what they are
+	// afterwards, each with a Reason: send these payments again. RefundDue: one that the store has as
+	// paid, and that had ended. Pending: a payment makes it paid. "ended": it becomes RefundDue.
+	Payments []RecoveredOrders `json:"payments"`
 	// NoExpiryBefore: no order of the sale expires before it, by the store's clock; the zero
 	// time unless applied.
 	NoExpiryBefore time.Time `json:"no_expiry_before,omitzero"`
@@ -183,6 +184,7 @@ type Recovery struct {
 
 // RecoveredOrders are the number of some orders, and the first thousand of them.
 type RecoveredOrders struct {
+	Reason string    `json:"reason,omitempty"` // of Payments
 	Count  int64     `json:"count"`
 	Orders []OrderID `json:"orders"`
 }

@@ -65,8 +65,8 @@ func (e *Engine) Orders(ctx context.Context, filter sluice.OrderFilter) iter.Seq
 // Pay records a payment, once by its id: in time it makes the order Paid, too late
 // RefundDue. By is who did it, for the order's history.
 //
-// Errors: sluice.ErrOrderQueued (try again in a moment), *sluice.PaymentConflictError,
-// *sluice.PaymentAmountError, *sluice.OrderStateError, and those of Order.
+// Errors: sluice.ErrOrderQueued (try again in a moment), sluice.ErrStoreOlder (after the sale is recovered),
+// *sluice.PaymentConflictError, *sluice.PaymentAmountError, *sluice.OrderStateError, and those of Order.
 func (e *Engine) Pay(ctx context.Context, id sluice.OrderID, payment Payment, by string) (sluice.Order, error) {
 	if err := httpapi.CheckWords("payment id", payment.ID); err != nil {
 		return sluice.Order{}, err

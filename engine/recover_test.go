@@ -109,12 +109,21 @@ func TestAStoreIsRestored(t *testing.T) {
 			if status := s.status(promised[2]); status != "pending" {
 				t.Errorf("the order that was paid is %s before the sale is recovered", status)
 			}
+			// The store has forgotten that the order of buyer 3 had ended, and its unit is another's: a payment
+			// cannot be judged before the sale is recovered.
+			code, body := s.ask(http.MethodPost, "/v1/admin/orders/"+string(promised[3])+"/pay", `{"payment_id":"late"}`)
+			if code != http.StatusServiceUnavailable || field(body, "code") != "unavailable" ||
+				!strings.Contains(body, "sluice recover") {
+				t.Errorf("a payment before the sale is recovered: %d %s", code, body)
+			}
 			if code, body := s.ask(http.MethodGet, "/readyz", ""); code != http.StatusOK ||
 				!strings.Contains(body, `"recover":["phone"]`) {
 				t.Errorf("/readyz: %d %s", code, body)
 			}
 			did := s.recover(restoreSale)
-			if did.Stored.Count != 2 || did.StoredEnded.Count != 1 || did.Ended.Count != 1 || did.Unpaid.Count != 3 {
+			if did.Stored.Count != 2 || did.StoredEnded.Count != 1 || did.Ended.Count != 1 ||
+				len(did.Payments) != 3 || did.Payments[0].Count != 0 || did.Payments[1].Count != 3 ||
+				did.Payments[2].Count != 2 {
 				t.Errorf("recovered %+v", did)
 			}
 			if n := len(log.lines("waits for a person")); n != 1 {

@@ -457,11 +457,11 @@ export interface Recovery {
   ended: RuleRecoveredOrders;
   ledger?: string;
   no_expiry_before?: Time;
+  payments: RuleRecoveredOrders[];
   sale_id: string;
   stored: RuleRecoveredOrders;
   stored_ended: RuleRecoveredOrders;
   terms?: string;
-  unpaid: RuleRecoveredOrders;
   why: string;
 }
 
@@ -528,6 +528,7 @@ export interface RuleChallengeInput {
 export interface RuleRecoveredOrders {
   count: number;
   orders: string[];
+  reason?: string;
 }
 
 export interface RuleRisk {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,9 +66,17 @@ type recoveries struct {
 	Sales []sluice.Recovery `json:"sales"`
 }
 
+// paymentReasons says, by RecoveredOrders.Reason, what becomes of orders whose payments may be lost.
+var paymentReasons = map[string]string{
+	string(sluice.RefundDue): "payments may be lost: paid, and had ended; refund_due",
+	string(sluice.Pending):   "payments may be lost: pending",
+	"ended":                  "payments may be lost: ended; refund_due once paid again",
+}
+
 func (a *app) printRecoveries(list recoveries, apply bool) error {
 	var rows [][]string
 	kept := false // no order of a sale expires for an hour
+	due := false  // the shop may have money of orders that had ended
 	for i := range list.Sales {
 		r := &list.Sales[i]
 		kept = kept || !r.NoExpiryBefore.IsZero()
@@ -90,7 +99,10 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 			row("accepted, to be stored", r.Stored)
 			row("accepted and ended, to be stored as ended", r.StoredEnded)
 			row("stored, and had ended: to be ended", r.Ended)
-			row("unpaid then: payments may be lost", r.Unpaid)
+			for _, of := range r.Payments {
+				row(cmp.Or(paymentReasons[of.Reason], of.Reason), of)
+				due = due || of.Reason == string(sluice.RefundDue) && of.Count > 0
+			}
 		}
 	}
 	if len(rows) == 0 {
@@ -100,6 +112,10 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
 	if err == nil && kept {
 		a.say("Send the payments since the copy again: for an hour no order of these sales expires.")
+		if due {
+			a.say("Orders that were paid and had ended are refund_due (order list --status refund_due): give their money " +
+				"back, unless you have, and say so with order refund.")
+		}
 	} else if err == nil && !apply && len(rows) > 0 {
 		a.say("Nothing has changed. With --apply it is done; --json names up to 1,000 orders of each.")
 	}

@@ -196,7 +196,8 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	healthy.ID, fenced.ID, fenced.Loaded = "lamp", "phone", true
 	report := sluice.Recovery{
 		Sale: "phone", Why: fenced.Fence, Terms: "version 2 instead of 1: total 400",
-		Stored: sluice.RecoveredOrders{Count: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
+		Stored:   sluice.RecoveredOrders{Count: 3, Orders: []sluice.OrderID{"phone.01", "phone.02", "phone.03"}},
+		Payments: []sluice.RecoveredOrders{{Reason: "ended", Count: 1, Orders: []sluice.OrderID{"phone.04"}}},
 	}
 	path := "POST /v1/admin/sales/phone/recover"
 	shop := &merchantAPI{answers: map[string]func(string) any{
@@ -206,6 +207,7 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	env := shop.against(t)
 	if got := command(t, env, "recover"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
 		!strings.Contains(got.out, "phone.01 and 2 more") || !strings.Contains(got.out, report.Terms) ||
+		!strings.Contains(got.out, "payments may be lost: ended") || !strings.Contains(got.out, "phone.04") ||
 		strings.Contains(got.out, "lamp") {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}

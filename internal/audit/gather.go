@@ -206,6 +206,7 @@ func (b *Book) readStore(s port.Snapshot, history bool) error {
 		r := port.RecordOf(&o)
 		row := b.row(&r)
 		row.Paid = o.Status == sluice.Paid
+		row.Free = row.Paid && o.Free()
 		row.refused = !row.Live && o.Reason == sluice.NotCovered // unless its history says that it ended: readEndings
 		b.orders = append(b.orders, row)
 		return true

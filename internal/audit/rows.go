@@ -26,6 +26,7 @@ type Row struct {
 	buyer    uint32 // index into names
 	Live     bool   // holds units
 	Paid     bool   // of an order
+	Free     bool   // of a paid order: there was nothing to pay
 	Unpaid   bool   // ended unpaid
 	refused  bool   // of an order: stored without units, because the total did not cover it; paid since, perhaps
 }

@@ -190,8 +190,13 @@ func (s *Server) recoverSale(w http.ResponseWriter, r *http.Request) (any, error
 	}
 	defer cancel()
 	report, err := s.Recover(ctx, saleOf(r), message.Apply)
-	for _, of := range []*sluice.RecoveredOrders{&report.Stored, &report.StoredEnded, &report.Ended, &report.Unpaid} {
-		of.Orders = append([]sluice.OrderID{}, of.Orders...) // never null
+	report.Payments = append([]sluice.RecoveredOrders{}, report.Payments...) // never null
+	lists := []*sluice.RecoveredOrders{&report.Stored, &report.StoredEnded, &report.Ended}
+	for i := range report.Payments {
+		lists = append(lists, &report.Payments[i])
+	}
+	for _, of := range lists {
+		of.Orders = append([]sluice.OrderID{}, of.Orders...)
 	}
 	return report, err
 }

@@ -228,6 +228,8 @@ var faults = []knownFault{
 	sentinel(sluice.ErrSaleNotFound, sluice.SaleNotFound.String(), ""),
 	sentinel(sluice.ErrOrderNotFound, api.CodeOrderNotFound, ""),
 	sentinel(sluice.ErrOrderQueued, api.CodeOrderQueued, "the order is not stored yet; try again in a moment"),
+	sentinel(sluice.ErrStoreOlder, sluice.Unavailable.String(), sluice.ErrStoreOlder.Error()+
+		"; nothing was recorded: send the payment, or what else was asked for, again afterwards"),
 	sentinel(sluice.ErrDeadLetterNotFound, api.CodeDeadLetterNotFound, ""),
 	sentinel(sluice.ErrWebhookNotFound, api.CodeWebhookNotFound, ""),
 	sentinel(sluice.ErrEventNotFound, api.CodeEventNotFound,

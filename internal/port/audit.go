@@ -81,6 +81,13 @@ type ReconcileStore interface {
 		ctx context.Context, sale sluice.SaleID, ended []Record, by, reason string,
 	) (left []sluice.OrderID, err error)
 
+	// EndAgain ends a stored order that lives, and has ended in the ledger: its units return, and it is unpaid
+	// as the record says. A pending one is cancelled, or has expired if it ended unpaid and its time
+	// has passed. A paid one becomes refund_due: the ledger does not know whether its payment was given back,
+	// or came after it had ended, so a person must. That of a free sale is refunded. It changes nothing if the
+	// order has ended. ErrOrderNotFound.
+	EndAgain(ctx context.Context, ended *Record, by, reason string) error
+
 	// Recovered leaves no pending order of the sale due before a moment so far from now,
 	// which it returns, and makes the fence FenceRecovered with this reason. ErrStaleEpoch
 	// if the sale's epoch is another.

@@ -217,9 +217,9 @@ type SettleStore interface {
 	// has already, or has passed, it changes nothing.
 	//
 	// Errors: ErrOrderNotFound, but ErrOrderQueued in a sale that is fenced, since a
-	// rebuild may bring the order back, and for a late payment while it is fenced as
-	// FenceOlder, since it may have been paid in time before; *OrderStateError, *PaymentConflictError,
-	// *PaymentAmountError, *ExtensionError.
+	// rebuild may bring the order back; ErrStoreOlder, and nothing is recorded, while the sale is fenced as
+	// FenceOlder or FenceRecovered, whatever the store says of the order; *OrderStateError,
+	// *PaymentConflictError, *PaymentAmountError, *ExtensionError.
 	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
 
 	// ExpireDue ends up to limit pending orders whose KeepUntil has passed, and

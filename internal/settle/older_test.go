@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -81,14 +82,21 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 	pay := sluice.Change{Action: sluice.Pay, PaymentID: "p1", By: "test"}
 	refund := sluice.Change{Action: sluice.Refund, By: "test"}
 	for name, c := range map[string]struct {
-		before, after changes // of alice's order, and of the copy
-		want          sluice.Status
-		unpaid        bool
+		before, after, restored changes // of alice's order: before the copy, after it, and of the copy since
+		want                    sluice.Status
+		unpaid                  bool
 	}{
 		"the buyer cancelled":        {after: changes{buyers}, want: sluice.Cancelled, unpaid: true},
 		"the merchant cancelled":     {after: changes{merchants}, want: sluice.Cancelled},
 		"paid and refunded":          {after: changes{pay, refund}, want: sluice.Cancelled},
-		"paid before, then refunded": {before: changes{pay}, after: changes{refund}, want: sluice.Refunded},
+		"paid before, then refunded": {before: changes{pay}, after: changes{refund}, want: sluice.RefundDue},
+		// Before servers had compared, and fenced the sale.
+		"cancelled by the buyer, then paid": {
+			after: changes{buyers}, restored: changes{pay}, want: sluice.RefundDue, unpaid: true,
+		},
+		"cancelled by the merchant, then paid": {
+			after: changes{merchants}, restored: changes{pay}, want: sluice.RefundDue,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
@@ -130,12 +138,26 @@ func TestAStoreOlderThanItsLedger(t *testing.T) {
 
 			r.olderStore(sale, entries)
 			change(alice, c.before)
+			change(alice, c.restored)
 			if !r.verify() || !strings.Contains(r.sale().Fence, "older than its ledger") {
 				t.Fatalf("fence %q", r.sale().Fence)
 			}
 			did := r.recover(r.rebuilder("a", settle.NewMemory(0)))
-			if did.Stored.Count != 1 || did.Ended.Count != 2 || did.StoredEnded.Count != 0 || did.Unpaid.Count != 1 {
+			if did.Stored.Count != 1 || did.Ended.Count != 2 || did.StoredEnded.Count != 0 {
 				t.Errorf("it recovered %+v", did)
+			}
+			payments := map[string][]sluice.OrderID{"pending": {carol}, "ended": {bob}}
+			if c.want == sluice.RefundDue {
+				payments["refund_due"] = []sluice.OrderID{alice}
+			} else {
+				payments["ended"] = append(payments["ended"], alice)
+			}
+			for _, of := range did.Payments {
+				slices.Sort(of.Orders)
+				slices.Sort(payments[of.Reason])
+				if !slices.Equal(of.Orders, payments[of.Reason]) || of.Count != int64(len(of.Orders)) {
+					t.Errorf("%s: %d %v, want %v", of.Reason, of.Count, of.Orders, payments[of.Reason])
+				}
 			}
 			r.inStep(2)
 			for order, want := range map[sluice.OrderID]sluice.Status{

@@ -68,7 +68,7 @@ type RebuildStore interface {
 	port.DeadLetterStore
 	port.AuditStore
 	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
-	Change(ctx context.Context, change sluice.Change) (sluice.Order, error)
+	EndAgain(ctx context.Context, ended *port.Record, by, reason string) error
 	InsertEnded(ctx context.Context, sale sluice.SaleID, ended []port.Record, by, reason string) ([]sluice.OrderID,
 		error)
 	Recovered(ctx context.Context, sale sluice.SaleID, epoch int64, reason string, keep time.Duration) (time.Time, error)

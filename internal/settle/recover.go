@@ -87,17 +87,42 @@ func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, rec *sluice.R
 	list(&rec.Stored, missing.Live)
 	list(&rec.StoredEnded, missing.Ended)
 	list(&rec.Ended, missing.Over)
+	rec.Payments = paymentsOf(b, &missing)
+	return b, missing, nil
+}
+
+// paymentsOf lists the orders of which the store may have forgotten a payment, or that it was given
+// back: no ledger knows of either. Those of a free sale have none.
+func paymentsOf(b *audit.Book, missing *audit.Missing) []sluice.RecoveredOrders {
+	due := sluice.RecoveredOrders{Reason: string(sluice.RefundDue)}
+	pending := sluice.RecoveredOrders{Reason: string(sluice.Pending)}
+	ended := sluice.RecoveredOrders{Reason: "ended"}
 	over := make(map[sluice.OrderID]bool, len(missing.Over))
 	for i := range missing.Over {
-		over[b.OrderID(&missing.Over[i])] = true
+		o := &missing.Over[i]
+		over[b.OrderID(o)] = true
+		switch {
+		case o.Free:
+		case o.Paid:
+			due.Add(b.OrderID(o))
+		default:
+			ended.Add(b.OrderID(o))
+		}
 	}
-	list(&rec.Unpaid, missing.Live)
+	if !b.Stored.Free {
+		for i := range missing.Live {
+			pending.Add(b.OrderID(&missing.Live[i]))
+		}
+		for i := range missing.Ended {
+			ended.Add(b.OrderID(&missing.Ended[i]))
+		}
+	}
 	b.Unpaid(func(o *audit.Row) {
 		if id := b.OrderID(o); !over[id] {
-			rec.Unpaid.Add(id)
+			pending.Add(id)
 		}
 	})
-	return b, missing, nil
+	return []sluice.RecoveredOrders{due, pending, ended}
 }
 
 // bringBack does what Recover says, under the lease of the sale.
@@ -135,7 +160,7 @@ func (r *Rebuilder) bringBack(ctx context.Context, sale *sluice.Sale, rec *sluic
 	if rec.Applied = err == nil; rec.Applied {
 		r.log.Warn("a sale is recovered from its ledger, since its store was older; its rebuild follows", "sale", sale.ID,
 			"stored", rec.Stored.Count, "stored_as_ended", rec.StoredEnded.Count, "ended", rec.Ended.Count,
-			"unpaid", rec.Unpaid.Count)
+			"refund_due", rec.Payments[0].Count, "pending", rec.Payments[1].Count)
 	}
 	return err
 }
@@ -145,48 +170,13 @@ const endedBefore = "it had ended; the store was restored from an older copy"
 
 // endAgain ends stored orders whose endings the store has forgotten. The ledger has given their
 // units back, and sold them since: if the orders lived on, there would be none for the claims
-// that were promised these units (I1, I5). How an order ended is unknown: one that ended unpaid
-// (I3) expires if its time has passed, or is cancelled, as by its buyer. A paid one was refunded:
-// nothing else gives its units back. Others are cancelled.
+// that were promised these units (I1, I5).
 func (r *Rebuilder) endAgain(ctx context.Context, b *audit.Book, over []audit.Row) error {
-	if len(over) == 0 {
-		return nil
-	}
 	records, err := recordsOf(ctx, r.ledger, b, over)
-	if err != nil {
-		return err
-	}
 	for i := range records {
-		change := sluice.Change{Order: records[i].Order, Action: sluice.Cancel, By: r.node, Reason: endedBefore}
-		if records[i].Unpaid {
-			change.Action = sluice.Expire
-		}
-		err := r.changeUnlessEnded(ctx, change, sluice.Paid, sluice.Refund)
-		if records[i].Unpaid && err == nil {
-			change.Action, change.Buyer = sluice.Cancel, records[i].Buyer
-			err = r.changeUnlessEnded(ctx, change, "", "")
-		}
-		if err != nil {
+		if err := r.store.EndAgain(ctx, &records[i], r.node, endedBefore); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// changeUnlessEnded makes a change; the other one if the order has this status. Where neither
-// can be made, it has ended, or its time has not passed.
-func (r *Rebuilder) changeUnlessEnded(ctx context.Context, change sluice.Change, status sluice.Status,
-	other sluice.Action,
-) error {
-	_, err := r.store.Change(ctx, change)
-	state, refused := errors.AsType[*sluice.OrderStateError](err)
-	if refused && state.Status == status {
-		change.Action = other
-		_, err = r.store.Change(ctx, change)
-		_, refused = errors.AsType[*sluice.OrderStateError](err)
-	}
-	if refused {
-		return nil
 	}
 	return err
 }

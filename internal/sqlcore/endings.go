@@ -3,6 +3,7 @@ package sqlcore
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,6 +23,7 @@ var (
 	// ChangeOrder judges the time again by (keep_until <= now) = late.
 	sqlChangeOrder = newStatement("ChangeOrder", update("orders", "status, reason, payment_id, updated_at, unpaid")+`
 		WHERE order_id = ? AND status = ? AND (keep_until <= ?) = ?`)
+	sqlFenceOf    = newStatement("FenceOf", `SELECT fence FROM sales WHERE id = ?`)
 	sqlLowerTaken = newStatement("LowerTaken", `UPDATE sales SET taken = taken - ? WHERE id = ?`)
 	sqlAddChange  = newStatement("AddChange", insertInto("order_changes", changeColumns))
 	// AddRefusal inserts nothing if the payment was refused in this status before.
@@ -114,13 +116,12 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 		return o, nil, q.err
 	case c.Buyer != "" && c.Buyer != o.Buyer:
 		return o, nil, sluice.ErrOrderNotFound
+	case q.olderStore(o.Sale):
+		return o, nil, cmp.Or(q.err, sluice.ErrStoreOlder)
 	case !ok:
 		return o, nil, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	}
 	if c.Action == sluice.Pay {
-		if late && o.Status == sluice.Pending && q.outdated(o.Sale) {
-			return o, nil, cmp.Or(q.err, sluice.ErrOrderQueued)
-		}
 		refused, err = q.pay(c, &o, step, now, late)
 		return o, refused, err
 	}
@@ -138,28 +139,37 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 }
 
 // missing returns the error of a change of an order that is not there: in a sale that is fenced
-// the rebuild may bring it back.
+// the rebuild, or the recovery, may bring it back.
 func (q *conn) missing(order sluice.OrderID) error {
 	id, ok := order.Sale()
 	if !ok || !errors.Is(q.err, sluice.ErrOrderNotFound) {
 		return q.err
 	}
 	q.err = nil
-	sale, err := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
+	fence, err := only[string](q.row(sqlFenceOf, id))
 	switch {
-	case err == nil && sale.Fence != "":
+	case err == nil && waitsForRecovery(fence):
+		q.err = sluice.ErrStoreOlder
+	case err == nil && fence != "":
 		q.err = sluice.ErrOrderQueued
-	case err == nil, errors.Is(err, sluice.ErrSaleNotFound):
+	case err == nil, errors.Is(err, sql.ErrNoRows):
 		q.err = sluice.ErrOrderNotFound
 	}
 	return q.err
 }
 
-// outdated reports whether the store is older than the sale's ledger: then the store cannot tell whether
-// what is paid again had been paid in time.
-func (q *conn) outdated(id sluice.SaleID) bool {
-	sale, _ := one(q, sluice.ErrSaleNotFound, sqlSelectSale, scanListed, id)
-	return q.err != nil || strings.HasPrefix(sale.Fence, port.FenceOlder)
+// olderStore reports whether the store is older than the sale's ledger, or it cannot be read: the store
+// cannot tell whether an order has ended, or was paid, since its copy. The sale's row is not locked, so a
+// fence that another transaction sets now comes after this change, as if the change had been a moment
+// earlier; the recovery, which locks the order, looks at its outcome (EndAgain).
+func (q *conn) olderStore(id sluice.SaleID) bool {
+	fence, err := only[string](q.row(sqlFenceOf, id))
+	return q.fail(err) != nil || waitsForRecovery(fence)
+}
+
+// waitsForRecovery reports whether a person recovers the sale, or its rebuild after that has not ended.
+func waitsForRecovery(fence string) bool {
+	return strings.HasPrefix(fence, port.FenceOlder) || strings.HasPrefix(fence, port.FenceRecovered)
 }
 
 func (q *conn) lockOrder(id sluice.OrderID) sluice.Order {

@@ -89,6 +89,33 @@ func (q *conn) insertEnded(sale *sluice.Sale, ended []port.Record, by, reason st
 	return left, q.err
 }
 
+// EndAgain ends an order that has ended in the ledger, and was forgotten to have. It is a change of the
+// order like any other, but for the fence that refuses those.
+func (s *Store) EndAgain(ctx context.Context, ended *port.Record, by, reason string) (err error) {
+	defer s.wrap(&err, "end again order=%s", ended.Order)
+	c := sluice.Change{Order: ended.Order, Action: sluice.Cancel, By: cleanText(by), Reason: cleanText(reason)}
+	return s.change(ctx, func(tx *conn) error {
+		o := tx.lockOrder(c.Order)
+		now := tx.now()
+		if tx.err != nil {
+			return tx.err
+		}
+		late, to := !now.Before(o.KeepUntil), sluice.Cancelled
+		switch {
+		case !o.Status.Live(): // it has ended meanwhile
+			return nil
+		case o.Free():
+			c.Action, to = sluice.Refund, sluice.Refunded
+		case o.Status == sluice.Paid:
+			to = sluice.RefundDue
+		case ended.Unpaid && late:
+			c.Action, to = sluice.Expire, sluice.Expired
+		}
+		o.Unpaid = ended.Unpaid
+		return tx.takeStep(&c, &o, sluice.Step{To: to, Releases: true}, now, late)
+	})
+}
+
 // Recovered moves the deadlines and gives the sale to its rebuild, both or neither.
 func (s *Store) Recovered(ctx context.Context, id sluice.SaleID, epoch int64, reason string, keep time.Duration,
 ) (until time.Time, err error) {

@@ -45,6 +45,7 @@ var arguments = map[string]string{
 	"FenceSale":  "text now sale one", "RaiseEpoch": "two text now sale", "ConfirmLoad": "text one now sale",
 	"LastSeq": "sale one", "Take": "zero sale zero", "SelectOrder": "order", "OrdersOfSale": "sale zero page",
 	"LockOrder": "order", "ChangeOrder": "expired text text now no order pending now yes", "LowerTaken": "zero sale",
+	"FenceOf": "sale",
 	"History": "order", "AnyDue": "now", "FindDue": "now none page", "SelectDue": "now none page",
 	"ExpireOrders": "now orders now", "AddExpired": "text orders", "AddReleases": "orders",
 	"NextReleasing": "text", "SelectReleases": "sale page",

@@ -46,10 +46,30 @@ func testRecovery(t *testing.T, db Database) {
 		}
 	}
 
+	// What the shop asks for meanwhile may contradict what was forgotten.
 	pay := sluice.Change{Order: live.Claims[0].Order, Action: sluice.Pay, PaymentID: "p", By: "test"}
-	if _, err := s.Change(ctx, pay); !errors.Is(err, sluice.ErrOrderQueued) {
-		t.Errorf("a payment that may have come in time: %v", err)
+	refusesChanges := func() {
+		t.Helper()
+		for _, order := range []sluice.OrderID{live.Claims[0].Order, "phone.0123456789abcdef0123456789abcdef"} {
+			for _, action := range append([]sluice.Action{sluice.Extend}, actionsOfOrders...) {
+				c := want(order, action)
+				if action == sluice.Extend {
+					c.ExpiresAt = time.Now().Add(time.Hour)
+				}
+				if _, err := s.Change(ctx, c); !errors.Is(err, sluice.ErrStoreOlder) {
+					t.Errorf("%s of %s while the sale waits to be recovered: %v", action, order, err)
+				}
+			}
+		}
+		own := sluice.Change{Order: pay.Order, Action: sluice.Cancel, Buyer: live.Claims[0].Buyer, By: "buyer"}
+		if _, err := s.Change(ctx, own); !errors.Is(err, sluice.ErrStoreOlder) {
+			t.Errorf("a buyer's cancel: %v", err)
+		}
+		if h := history(t, s, pay.Order); len(h) != 1 {
+			t.Errorf("recorded: %+v", h)
+		}
 	}
+	refusesChanges()
 
 	ended := anEntry("phone", 2, 7, 3) // of an epoch that the store has not heard of
 	records := []port.Record{ended.Record(0), ended.Record(1), ended.Record(2)}
@@ -97,8 +117,75 @@ func testRecovery(t *testing.T, db Database) {
 	if n, err := s.ExpireDue(ctx, 10, nil, nil); err != nil || len(n) != 0 {
 		t.Errorf("expired %v, %v", n, err)
 	}
+	refusesChanges() // until its rebuild has ended
+	must.Get(s.BeginLoad(ctx, "phone", 0))(t)
+	must.Succeed(t, s.ConfirmLoad(ctx, "phone", 2))
 	if o, err := s.Change(ctx, pay); err != nil || o.Status != sluice.Paid {
 		t.Errorf("paid again once it is recovered: %s, %v", o.Status, err)
+	}
+}
+
+// An order whose ending the store has forgotten ends, once. What was paid is never taken for refunded: the
+// money may be with the shop.
+func testEndAgain(t *testing.T, db Database) {
+	s := db.Open(t)
+	for sale, late := range map[sluice.SaleID]bool{"in-time": false, "late": true} {
+		create(t, s, aSale(sale, sluice.Unlimited))
+		src := source{sale: sale, epoch: 1}
+		for _, c := range []struct {
+			status       sluice.Status
+			unpaid       bool
+			want, wanted sluice.Status // where its time has passed
+		}{
+			{sluice.Pending, false, sluice.Cancelled, sluice.Cancelled},
+			{sluice.Pending, true, sluice.Cancelled, sluice.Expired},
+			{sluice.Paid, false, sluice.RefundDue, sluice.RefundDue},
+			{sluice.Paid, true, sluice.RefundDue, sluice.RefundDue},
+			{sluice.Rejected, false, sluice.Rejected, sluice.Rejected},
+			{sluice.RefundDue, false, sluice.RefundDue, sluice.RefundDue},
+		} {
+			t.Run(fmt.Sprintf("%s, unpaid %v, %s", c.status, c.unpaid, sale), func(t *testing.T) {
+				want := c.want
+				order := become(t, s, db, &src, c.status)
+				if late {
+					want = c.wanted
+					db.Age(t, sale, 24*time.Hour)
+				}
+				before, taken := read1(t, s, order), read(t, s, sale).Taken
+				ended := port.RecordOf(&before)
+				ended.Live, ended.Unpaid = false, c.unpaid
+				for range 2 {
+					must.Succeed(t, s.EndAgain(t.Context(), &ended, "node-1", "it had ended"))
+				}
+				o := read1(t, s, order)
+				if o.Status != want || o.Unpaid != c.unpaid || o.PaymentID != before.PaymentID {
+					t.Errorf("%+v, want %s", o, want)
+				}
+				if !c.status.Live() {
+					if n := given(t, s); len(n) != 0 || o.Status != c.status {
+						t.Errorf("%s, returned %v", o.Status, n)
+					}
+					return
+				}
+				if got := read(t, s, sale).Taken; got != taken-o.Quantity {
+					t.Errorf("taken %d, and %d before", got, taken)
+				}
+				if diff := cmp.Diff([]port.Release{releaseOf(&o, read(t, s, sale).Epoch)}, given(t, s)); diff != "" {
+					t.Errorf("releases (-want +got):\n%s", diff)
+				}
+				h := history(t, s, order)
+				if last := h[len(h)-1]; last.From != c.status || last.To != want || last.By != "node-1" ||
+					last.Reason != "it had ended" {
+					t.Errorf("history %+v", h)
+				}
+				if want == sluice.RefundDue {
+					change(t, s, sluice.Change{Order: order, Action: sluice.Refund, By: "test"})
+					if n := given(t, s); len(n) != 0 {
+						t.Errorf("returned twice (I6): %v", n)
+					}
+				}
+			})
+		}
 	}
 }
 

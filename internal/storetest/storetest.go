@@ -176,6 +176,7 @@ var alone = []storeTest{
 	{"Gathered", testGathered},
 	{"TakeSale", testTakeSale},
 	{"Recovery", testRecovery},
+	{"RecoveryEndsOrders", testEndAgain},
 	{"Tidy", testTidy},
 
 	{"Lists", testLists},

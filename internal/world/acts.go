@@ -201,6 +201,13 @@ func (w *world) recover(ctx context.Context, a *Act) {
 	if !w.claims.old() {
 		return
 	}
+	for range 60 { // the command waits as long, for the rebuild: before that no payment is taken
+		sale, err := s.admin.AdminSale(ctx, w.id(a))
+		if err == nil && sale.Fence == "" {
+			break
+		}
+		time.Sleep(time.Second)
+	}
 	for _, order := range w.claims.payments() {
 		if saleOf(order) == w.id(a) {
 			w.settleOrder(ctx, &Act{Do: "pay", Server: a.Server}, order)
@@ -317,6 +324,7 @@ func (w *world) settleOrder(ctx context.Context, a *Act, order sluice.OrderID) {
 		case "reject":
 			got, err = s.admin.RejectOrder(ctx, order, "test")
 		case "refund":
+			w.claims.refunds(order)
 			got, err = s.admin.RefundOrder(ctx, order)
 		case "extend":
 			got, err = s.admin.ExtendOrder(ctx, order, time.Now().Add(w.plan.Sales[a.Sale].Window))

@@ -22,6 +22,7 @@ type claims struct {
 	strange  map[sluice.BuyerID]bool          // who may have been erased, and is a stranger since
 	paid     map[sluice.OrderID]string        // the payments that were answered with success
 	over     map[sluice.OrderID]sluice.Status // endings that were
+	refunded map[sluice.OrderID]bool          // whose money the shop would have given back
 	seen     map[sluice.OrderID]sluice.Status // as buyers saw them last
 	stored   map[sluice.OrderID]bool          // which the store was seen to have
 	events   map[int64]string                 // what the feed's reader was given
@@ -88,7 +89,8 @@ func newClaims(p *Plan) *claims {
 		promised: map[attempt]promise{}, asked: map[attempt]int64{}, tries: map[attempt]int{},
 		latest: map[attempt]sluice.OrderID{}, strange: map[sluice.BuyerID]bool{},
 		paid: map[sluice.OrderID]string{}, over: map[sluice.OrderID]sluice.Status{},
-		seen: map[sluice.OrderID]sluice.Status{}, stored: map[sluice.OrderID]bool{}, events: map[int64]string{},
+		refunded: map[sluice.OrderID]bool{},
+		seen:     map[sluice.OrderID]sluice.Status{}, stored: map[sluice.OrderID]bool{}, events: map[int64]string{},
 	}
 	for _, t := range p.Sales {
 		c.of = append(c.of, bounds{
@@ -205,6 +207,13 @@ func (c *claims) settled(order sluice.OrderID, did, payment string, status sluic
 		c.over[order] = status
 		delete(c.paid, order)
 	}
+}
+
+// refunds notes that the shop says that it has given the money of an order back.
+func (c *claims) refunds(order sluice.OrderID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refunded[order] = true
 }
 
 // payment returns the payment with which the shop paid an order; empty: it has not.

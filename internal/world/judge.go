@@ -128,6 +128,11 @@ func (w *world) judgePromises(orders map[sluice.OrderID]api.Order) {
 			c.complain("%s of %v is %s at rest", p.order, try, o.Status)
 		}
 	}
+	for id, o := range orders {
+		if o.Status == sluice.Refunded && !c.refunded[id] {
+			c.complain("%s is refunded, and the shop has not given the money back", id)
+		}
+	}
 	for id := range c.paid {
 		o, there := orders[id]
 		if there && o.Status != sluice.Paid && o.Status != sluice.Refunded && (!c.restored || o.Status != sluice.RefundDue) {

@@ -385,7 +385,7 @@ func (p *Plan) faults(r *rand.Rand) {
 			if r.IntN(3) == 0 { // in the midst of that recovery
 				p.add(Act{
 					At: at, Do: "kill after", Server: r.IntN(p.Servers), To: "store", Skip: r.Int64N(3),
-					Op: []string{"InsertEnded", "Recovered", "Change", "Insert"}[r.IntN(4)],
+					Op: []string{"InsertEnded", "Recovered", "EndAgain", "Insert"}[r.IntN(4)],
 				})
 			}
 			a = Act{At: at, Do: "store older", Server: -1}

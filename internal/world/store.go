@@ -281,6 +281,12 @@ func (s *store) InsertEnded(ctx context.Context, sale sluice.SaleID, ended []por
 	})
 }
 
+func (s *store) EndAgain(ctx context.Context, ended *port.Record, by, reason string) error {
+	return s.way.do(ctx, call{"EndAgain", ended.Sale, true}, func() error {
+		return s.Store.EndAgain(ctx, ended, by, reason)
+	})
+}
+
 func (s *store) Recovered(ctx context.Context, sale sluice.SaleID, epoch int64, reason string, keep time.Duration) (
 	time.Time, error,
 ) {

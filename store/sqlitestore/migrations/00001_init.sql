@@ -172,7 +172,7 @@ CREATE TABLE order_changes (
     -- The steps of a stored order. Units return with those that leave pending
     -- and paid for another than paid: one of them at most on each way (I6).
     CONSTRAINT order_changes_step CHECK (refused <> '' OR from_status || ' ' || to_status IN (
-        'pending paid', 'pending cancelled', 'pending expired', 'pending rejected', 'paid refunded',
+        'pending paid', 'pending cancelled', 'pending expired', 'pending rejected', 'paid refunded', 'paid refund_due',
         'cancelled refund_due', 'expired refund_due', 'rejected refund_due', 'refund_due refunded')),
     CONSTRAINT order_changes_refused CHECK (refused = '' OR from_status = to_status AND payment_id = '')
 ) STRICT;
