@@ -93,7 +93,7 @@ type Action string
 // The actions, and who takes them.
 const (
 	Pay    Action = "pay"    // the merchant's payment callback
-	Cancel Action = "cancel" // the buyer or the merchant
+	Cancel Action = "cancel" // the buyer or the merchant, of an order that is not paid, or was free
 	Expire Action = "expire" // the expiry job, when the units are kept no longer
 	Reject Action = "reject" // the merchant: the order failed after the grab
 	Refund Action = "refund" // the merchant, when the money has been given back
@@ -106,13 +106,14 @@ func (a Action) Valid() bool {
 }
 
 // Step is what an action does to an order with some status. It is the whole
-// state machine of a stored order:
+// state machine of a stored order, with Order.Step:
 //
 //	pending    -- pay in time --> paid         -- refund --> refunded   *
 //	pending    -- pay too late --> refund_due * -- refund --> refunded
 //	pending    -- cancel | expire | reject --> cancelled | expired | rejected   *
 //	cancelled, expired, rejected -- pay --> refund_due
 //	pending    -- extend in time --> pending
+//	paid, of a free sale -- cancel | refund --> refunded   *
 //
 // An asterisk: the units return (I6: each order passes at most one of them).
 // A repeat of the action that led to a status changes nothing.
@@ -120,6 +121,15 @@ type Step struct {
 	To       Status
 	Releases bool // the order's units return
 	Repeat   bool // nothing changes: the order is already there
+}
+
+// Step returns what action does to the order, as Status.Step. A free one has no money to give back,
+// so a cancel ends it as a refund does.
+func (o *Order) Step(action Action, late bool) (Step, bool) {
+	if action == Cancel && o.Free() {
+		action = Refund
+	}
+	return o.Status.Step(action, late)
 }
 
 // Step returns what action does to an order with status s, or false when the

@@ -43,7 +43,7 @@ func (c *Client) Orders(ctx context.Context, filter sluice.OrderFilter) (api.Ord
 //   - api.CodeOrderEnded: the order's status does not allow it,
 //   - api.CodeOrderNotFound: no such order, or another buyer's.
 
-// CancelOrder gives back one of the buyer's own unpaid orders.
+// CancelOrder gives back one of the buyer's own orders that is unpaid, or was free.
 func (c *Client) CancelOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
 	return call[api.Order](ctx, c, c.token, http.MethodPost, orderPath(id)+"/cancel", nil)
 }
@@ -71,7 +71,7 @@ func (c *Client) RefundOrder(ctx context.Context, id sluice.OrderID) (api.Order,
 	return post[api.Order](ctx, c, adminOrderPath(id)+"/refund", nil)
 }
 
-// AdminCancelOrder cancels any unpaid order, as its merchant.
+// AdminCancelOrder cancels any order that is unpaid, or was free, as its merchant.
 func (c *Client) AdminCancelOrder(ctx context.Context, id sluice.OrderID) (api.Order, error) {
 	return post[api.Order](ctx, c, adminOrderPath(id)+"/cancel", nil)
 }

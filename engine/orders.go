@@ -75,7 +75,8 @@ func (e *Engine) Pay(ctx context.Context, id sluice.OrderID, payment Payment, by
 }
 
 // Cancel ends an unpaid order for the merchant; Refund a paid one, or one whose payment
-// came too late: its units are for sale again. Both may be repeated. Errors as of Pay.
+// came too late: its units are for sale again. That of a free sale ends by either, and is
+// Refunded. Both may be repeated. Errors as of Pay.
 func (e *Engine) Cancel(ctx context.Context, id sluice.OrderID, by string) (sluice.Order, error) {
 	return e.change(ctx, sluice.Change{Order: id, Action: sluice.Cancel, By: by})
 }
@@ -105,7 +106,7 @@ func (e *Engine) Refund(ctx context.Context, id sluice.OrderID, by string) (slui
 	return e.change(ctx, sluice.Change{Order: id, Action: sluice.Refund, By: by})
 }
 
-// CancelOwn ends an unpaid order of a buyer for the buyer; another's order is not found.
+// CancelOwn ends an order of a buyer that is unpaid, or was free, for the buyer; another's order is not found.
 // Buyers share a few connections to the databases: ErrOverloaded if these are busy.
 func (e *Engine) CancelOwn(ctx context.Context, id sluice.OrderID, buyer sluice.BuyerID) (sluice.Order, error) {
 	buyer, err := e.who.verifier.BuyerID(buyer)

@@ -27,7 +27,8 @@ func (a *app) orderCommand() *cobra.Command {
 		verb(a, "show ORDER", "Show an order, a queued one too", (*client.Client).AdminOrder, a.printOrder),
 		verb(a, "history ORDER", "Show every change of an order: when, by whom, why", (*client.Client).OrderHistory,
 			a.printHistory),
-		verb(a, "cancel ORDER", "End an unpaid order; its units return", (*client.Client).AdminCancelOrder, a.printOrder),
+		verb(a, "cancel ORDER", "End an unpaid or free order; its units return", (*client.Client).AdminCancelOrder,
+			a.printOrder),
 		verb(a, "refund ORDER", "Record that an order's money has been given back", (*client.Client).RefundOrder,
 			a.printOrder),
 	)

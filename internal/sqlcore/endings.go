@@ -72,7 +72,7 @@ func (s *Store) answered(ctx context.Context, c *sluice.Change) (o sluice.Order,
 	case o.Status == sluice.Pending:
 		return o, false, nil
 	}
-	if step, ok := o.Status.Step(c.Action, true); !ok {
+	if step, ok := o.Step(c.Action, true); !ok {
 		return sluice.Order{}, true, &sluice.OrderStateError{Order: o.ID, Status: o.Status, Action: c.Action}
 	} else if !step.Repeat {
 		return o, false, nil
@@ -110,7 +110,7 @@ func (q *conn) changeOrder(c *sluice.Change) (o sluice.Order, refused, err error
 	}
 	now := q.now()
 	late := !now.Before(o.KeepUntil)
-	step, ok := o.Status.Step(c.Action, late)
+	step, ok := o.Step(c.Action, late)
 	switch {
 	case q.err != nil:
 		return o, nil, q.err
@@ -193,7 +193,7 @@ func (q *conn) takeStep(c *sluice.Change, o *sluice.Order, step sluice.Step, now
 	case c.Action == sluice.Pay:
 		o.PaymentID = c.PaymentID
 	}
-	o.Unpaid = o.Unpaid || c.Unpaid()
+	o.Unpaid = o.Unpaid || from == sluice.Pending && c.Unpaid()
 	if now.After(o.UpdatedAt) { // a clock may be set back
 		o.UpdatedAt = now
 	}

@@ -40,7 +40,7 @@ func testFree(t *testing.T, db Database) {
 		t.Errorf("expired %d, %v", n, err)
 	}
 	var state *sluice.OrderStateError
-	for _, action := range []sluice.Action{sluice.Cancel, sluice.Reject, sluice.Expire} {
+	for _, action := range []sluice.Action{sluice.Reject, sluice.Expire} {
 		if _, err := s.Change(t.Context(), want(id(first, 0), action)); !errors.As(err, &state) {
 			t.Errorf("%s: %v", action, err)
 		}
@@ -61,6 +61,25 @@ func testFree(t *testing.T, db Database) {
 	}
 	if _, _, err := s.RecountTaken(t.Context(), "tickets"); err != nil || read(t, s, "tickets").Taken != 2 {
 		t.Errorf("counted again: %d, %v", read(t, s, "tickets").Taken, err)
+	}
+	// There is no money to give back: its buyer and the merchant end one by cancel as well, once.
+	others := src.store(t, s, 1)
+	own := sluice.Change{Order: id(others, 0), Action: sluice.Cancel, Buyer: others.Claims[0].Buyer, By: "buyer"}
+	if _, err := s.Change(t.Context(), sluice.Change{
+		Order: own.Order, Action: sluice.Cancel, Buyer: "another", By: "buyer",
+	}); !errors.Is(err, sluice.ErrOrderNotFound) {
+		t.Errorf("another buyer's: %v", err)
+	}
+	for _, c := range []sluice.Change{own, own, want(own.Order, sluice.Cancel), want(own.Order, sluice.Refund)} {
+		if o := change(t, s, c); o.Status != sluice.Refunded || o.Unpaid || read(t, s, "tickets").Taken != 2 {
+			t.Errorf("%s: %+v, %d taken", c.Action, o, read(t, s, "tickets").Taken)
+		}
+	}
+	if n := given(t, s); len(n) != 1 || n[0].Order != own.Order || n[0].Unpaid {
+		t.Errorf("releases of a cancelled order: %+v", n)
+	}
+	if h := history(t, s, own.Order); len(h) != 2 || h[1].Action != sluice.Cancel || h[1].To != sluice.Refunded {
+		t.Errorf("history of a cancelled order: %+v", h)
 	}
 	// A release that the ledger lost is written again, as that of any order that held units.
 	if written, err := s.ReissueRelease(t.Context(), id(first, 0), 1); err != nil || !written {
@@ -97,8 +116,8 @@ func testFree(t *testing.T, db Database) {
 	}
 	slices.Sort(ofOrders)
 	if diff := cmp.Diff([]string{
-		"order.paid", "order.paid", "order.paid", "order.paid", "order.payment_refused", "order.refunded", "order.refunded",
-		"order.refunded", "order.rejected",
+		"order.paid", "order.paid", "order.paid", "order.paid", "order.paid", "order.payment_refused",
+		"order.refunded", "order.refunded", "order.refunded", "order.refunded", "order.rejected",
 	}, ofOrders); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
