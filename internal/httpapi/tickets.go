@@ -166,6 +166,9 @@ func (s *Server) makeTicket(w http.ResponseWriter, r *http.Request, token auth.T
 		}, proof); {
 		case err != nil:
 			return nil, s.noTicketOf(sluice.Overloaded.String(), err.Error(), retryIn(time.Second)...)
+		case !verdict.Allow && verdict.Failed != nil: // which is no verdict about this buyer
+			return nil, s.noTicketOf(sluice.Unavailable.String(), "the shop's risk service has not judged yet: ask again",
+				retryIn(time.Second)...)
 		case !verdict.Allow:
 			reason := cmp.Or(verdict.Reason, "the shop does not hand out a ticket to this buyer now")
 			return nil, s.noTicket(api.Problem{Code: api.CodeForbidden, Reason: reasonRisk, Detail: reason})

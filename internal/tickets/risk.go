@@ -27,9 +27,11 @@ const (
 	// how many more wait for a place, for the timeout of their rule at most.
 	maxAtATime = 64
 	maxWaiting = 16 * maxAtATime
-	// After failuresToRest failures in a row a service is left alone for restFor,
-	// and counts as failed; then one question finds out.
-	failuresToRest = 5
+	// A service that has failed for failuresToRest different buyers since its last answer, which is livesFor
+	// ago at least, is left alone for restFor, and counts as failed; then one question finds out. So a few
+	// buyers for whom it is slow do not decide for the others: one answer shows that it lives.
+	failuresToRest = 20
+	livesFor       = 5 * time.Second
 	restFor        = time.Second
 
 	maxAnswer = 4 << 10 // bytes
@@ -78,8 +80,9 @@ type service struct {
 	waiting atomic.Int64 // for one of them
 
 	mu       sync.Mutex
-	failures int       // in a row
-	rests    time.Time // not asked before this
+	failed   map[sluice.BuyerID]struct{} // for whom it failed since it answered; failuresToRest at most
+	answered time.Time                   // the last time
+	rests    time.Time                   // not asked before this; zero: it does not rest
 }
 
 // NewAsker returns an Asker. Log may be nil.
@@ -106,12 +109,14 @@ func (a *Asker) Close() { a.client.CloseIdleConnections() }
 // ErrBusy: there was no place for a question. It says nothing about the buyer, nor about the service.
 var ErrBusy = errors.New("too many questions wait for the risk service")
 
+// ErrUnderWay: there is a question about this buyer and sale, which the service has not answered yet.
+var ErrUnderWay = errors.New("an earlier request of this buyer still waits for the risk service")
+
 // errRests: the service was not asked.
-var errRests = errors.New("it has failed several times in a row, and is left alone for a moment")
+var errRests = errors.New("it has failed for all buyers lately, and is left alone for a moment")
 
 // Ask asks the service of the rule, once it has a place for the question. Each takes the rule's timeout at
-// most. It comes to a verdict, or is ErrBusy: so many questions wait, or one about this buyer and sale
-// is asked at this moment.
+// most. It comes to a verdict, or is ErrBusy or ErrUnderWay.
 //
 // Proof is the challenge that the buyer has solved for it; empty: none. The service judges it once: who
 // hands it in again gets the same verdict.
@@ -129,7 +134,7 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof str
 		before.Took = 0
 		return before, nil
 	case busy:
-		return v, ErrBusy
+		return v, ErrUnderWay
 	}
 	defer func() {
 		a.mu.Lock()
@@ -151,7 +156,7 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof str
 		v.Took = max(a.now().Sub(began), 1)
 		// A buyer who left says nothing about the service.
 		if v.Failed == nil || ctx.Err() == nil {
-			s.note(v.Failed != nil, a.now(), func() {
+			s.note(q.Buyer, v.Failed != nil, a.now(), func() {
 				a.log.Warn("a risk service fails and is left alone for a moment", "url", address(rule.URL), "error", v.Failed)
 			})
 		}
@@ -220,7 +225,7 @@ func (a *Asker) service(url string) *service {
 		if len(a.services) >= maxServices {
 			clear(a.services)
 		}
-		s = &service{slots: make(chan struct{}, maxAtATime)}
+		s = &service{slots: make(chan struct{}, maxAtATime), failed: map[sluice.BuyerID]struct{}{}}
 		a.services[url] = s
 	}
 	return s
@@ -231,31 +236,35 @@ func (a *Asker) service(url string) *service {
 func (s *service) ready(now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.failures < failuresToRest {
+	switch {
+	case s.rests.IsZero():
 		return nil
-	}
-	if now.Before(s.rests) {
+	case now.Before(s.rests):
 		return errRests
 	}
 	s.rests = now.Add(restFor)
 	return nil
 }
 
-// note counts an outcome, and calls resting when the service begins to rest.
-func (s *service) note(failed bool, now time.Time, resting func()) {
+// note takes in an outcome, and calls resting when the service begins to rest.
+func (s *service) note(buyer sluice.BuyerID, failed bool, now time.Time, resting func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !failed {
-		s.failures = 0
+		clear(s.failed)
+		s.answered, s.rests = now, time.Time{}
 		return
 	}
-	s.failures++
-	if s.failures >= failuresToRest {
-		s.rests = now.Add(restFor)
+	if len(s.failed) < failuresToRest {
+		s.failed[buyer] = struct{}{}
 	}
-	if s.failures == failuresToRest {
+	if len(s.failed) < failuresToRest || now.Sub(s.answered) < livesFor {
+		return
+	}
+	if s.rests.IsZero() {
 		resting()
 	}
+	s.rests = now.Add(restFor)
 }
 
 func (a *Asker) ask(ctx context.Context, rule sluice.Risk, q Question) (Verdict, error) {

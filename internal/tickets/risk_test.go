@@ -143,12 +143,13 @@ func TestAtATime(t *testing.T) {
 		r := rule(server.URL, policy)
 		r.TimeoutMS = 1
 		for _, n := range []int{0, 1000} { // a buyer about whom there is a question, and another one
-			if v, err := a.Ask(t.Context(), r, about(n), ""); err != ErrBusy || v.Allow {
-				t.Errorf("buyer %d, policy %s: %+v, %v; want %v", n, policy, v, err, ErrBusy)
+			want := map[int]error{0: ErrUnderWay, 1000: ErrBusy}[n]
+			if v, err := a.Ask(t.Context(), r, about(n), ""); err != want || v.Allow {
+				t.Errorf("buyer %d, policy %s: %+v, %v; want %v", n, policy, v, err, want)
 			}
 		}
 	}
-	if a.service(server.URL).failures > 0 {
+	if len(a.service(server.URL).failed) > 0 {
 		t.Error("a crowd counts as a failure of the service")
 	}
 	// Another service is asked as ever.
@@ -209,6 +210,7 @@ func TestJudgedOnce(t *testing.T) {
 	}
 }
 
+// A service rests after failures about so many buyers, with no answer among them or shortly before.
 func TestRest(t *testing.T) {
 	var asked, status atomic.Int64
 	status.Store(500)
@@ -219,39 +221,67 @@ func TestRest(t *testing.T) {
 	}))
 	defer server.Close()
 	a, ms := asker(t)
-	ask := func() error {
-		v, err := a.Ask(t.Context(), rule(server.URL, sluice.Deny), question, "")
+	ask := func(buyer int) error {
+		v, err := a.Ask(t.Context(), rule(server.URL, sluice.Deny), about(buyer), "")
 		return cmp.Or(err, v.Failed)
 	}
-	want := func(what string, n int64, err error, want error) {
+	var buyers int
+	another := func() error { buyers++; return ask(buyers) }
+	want := func(what string, more int64, err error, want error) {
 		t.Helper()
-		if asked.Load() != n || (want == errRests) != (err == errRests) || (want == nil) != (err == nil) {
-			t.Errorf("%s: asked %d times, %v; want %d, %v", what, asked.Load(), err, n, want)
+		if n := asked.Swap(0); n != more || (want == errRests) != (err == errRests) || (want == nil) != (err == nil) {
+			t.Errorf("%s: asked %d times, %v; want %d, %v", what, n, err, more, want)
 		}
 	}
 	var last error
-	for range failuresToRest {
-		last = ask()
+	for range failuresToRest - 1 {
+		last = another()
 	}
-	want("it failed", failuresToRest, last, io.EOF)
-	want("it rests", failuresToRest, ask(), errRests)
+	for range 2 * failuresToRest {
+		last = ask(1)
+	}
+	want("one buyer, many times", 3*failuresToRest-1, last, io.EOF)
+	want("another buyer", 1, another(), io.EOF)
+	want("it rests", 0, another(), errRests)
 	ms.Add(restFor.Milliseconds() - 1)
-	want("until the end", failuresToRest, ask(), errRests)
+	want("until the end", 0, another(), errRests)
 	ms.Add(1)
-	want("one finds out", failuresToRest+1, ask(), io.EOF)
-	want("and it rests again", failuresToRest+1, ask(), errRests)
+	want("one finds out", 1, another(), io.EOF)
+	want("and it rests again", 0, another(), errRests)
 	ms.Add(restFor.Milliseconds())
 	status.Store(200)
-	want("well again", failuresToRest+2, ask(), nil)
-	want("as ever", failuresToRest+3, ask(), nil)
+	want("well again", 1, another(), nil)
+	want("as ever", 1, another(), nil)
+
+	// Whoever it fails for, it answers others: it lives.
+	for range 2 * failuresToRest {
+		status.Store(500)
+		last = another()
+	}
+	want("shortly after an answer", 2*failuresToRest, last, io.EOF)
+	ms.Add(livesFor.Milliseconds())
+	want("no answer since", 1, another(), io.EOF)
+	want("it rests again", 0, another(), errRests)
+	ms.Add(restFor.Milliseconds())
+	status.Store(200)
+	want("it answers one", 1, another(), nil)
+	status.Store(500)
+	ms.Add(livesFor.Milliseconds())
+	for range failuresToRest - 1 {
+		last = another()
+	}
+	want("fewer buyers since an answer", failuresToRest-1, last, io.EOF)
+	status.Store(200)
+	want("an answer among them", 1, another(), nil)
 
 	// Buyers who leave are no failures.
+	ms.Add(livesFor.Milliseconds())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2 * failuresToRest {
-		_, _ = a.Ask(gone, rule(server.URL, sluice.Deny), question, "")
+	for n := range 2 * failuresToRest {
+		_, _ = a.Ask(gone, rule(server.URL, sluice.Deny), about(n), "")
 	}
-	if err := ask(); err != nil {
+	if err := another(); err != nil {
 		t.Errorf("after buyers who left: %v", err)
 	}
 }
@@ -269,8 +299,8 @@ func TestOneFindsOut(t *testing.T) {
 	}))
 	defer server.Close()
 	a, ms := asker(t)
-	for range failuresToRest {
-		_, _ = a.Ask(t.Context(), rule(server.URL, sluice.Deny), question, "")
+	for n := range failuresToRest {
+		_, _ = a.Ask(t.Context(), rule(server.URL, sluice.Deny), about(n), "")
 	}
 	ms.Add(restFor.Milliseconds())
 	hold.Store(true)
