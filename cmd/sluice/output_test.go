@@ -108,6 +108,9 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 	later.ID, later.Title, later.State = "singles-day", strings.Repeat("双十一", 9), sluice.StateUpcoming
 	later.OpensAt = api.At(noon.AddDate(0, 0, 1))
 	section("sales", func() { _ = a.printSales([]api.AdminSale{sampleSale, later}) })
+	never := silent
+	never.ID, silent.AsOf = "pads", &noon
+	section("sales whose ledger does not answer", func() { _ = a.printSales([]api.AdminSale{silent, never, later}) })
 	section("orders", func() { _ = a.printOrders(api.OrderPage{Orders: []api.Order{sampleOrder}, NextCursor: "abc"}) })
 	long := sampleOrder
 	long.OrderID = sluice.OrderID(strings.Repeat("a", 46) + "." + strings.Repeat("0", 32))

@@ -61,12 +61,23 @@ func (a *app) saleList() *cobra.Command {
 
 func (a *app) printSales(sales []api.AdminSale) error {
 	headers := []string{"SALE", "STATE", ">TOTAL", ">TAKEN", ">AVAILABLE", "OPENS", "TITLE"}
-	return printList(a, api.AdminSaleList{Sales: sales}, headers, sales, func(s *api.AdminSale) []string {
+	const old = "*"
+	anyOld := false
+	err := printList(a, api.AdminSaleList{Sales: sales}, headers, sales, func(s *api.AdminSale) []string {
+		mark := ""
+		// Those of a sale in order are some seconds old if it is idle: the list reads no ledger.
+		if s.State == sluice.StateUnavailable && a.silence(s) != "" {
+			mark, anyOld = old, true
+		}
 		return []string{
-			string(s.ID), stateOf(s), limit(s.Total), figures.Thousands(s.Taken), available(s.Sale),
+			string(s.ID), stateOf(s), limit(s.Total), figures.Thousands(s.Taken) + mark, available(s.Sale) + mark,
 			a.short(&s.OpensAt), s.Title,
 		}
 	})
+	if anyOld {
+		a.say("%s old: the ledger does not answer; sluice sale show SALE says since when", old)
+	}
+	return err
 }
 
 // stateOf is the state of a sale, and the pause that it does not show: of a sale that
