@@ -224,7 +224,7 @@ func (c *saleCheck) lists(ctx context.Context) {
 func (c *saleCheck) listed(ctx context.Context, name string, l port.BuyerList) {
 	ids, _ := c.server.Store.Listed(ctx, l, "", sluice.MaxPage) // none if the store does not answer, as above
 	for _, id := range ids {
-		if looks := fromSpreadsheet(id); looks != "" {
+		if looks := looksWrong(id); looks != "" {
 			c.find(warn, name, "the list of the sale", "the bare ids of the tokens, one a line",
 				"%d buyers; one is %q, which %s", l.Size, id, looks)
 			return

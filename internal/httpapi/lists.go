@@ -61,7 +61,10 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 		if err := auth.Visible(id); err != nil { // no token can name this buyer
 			return "", fmt.Errorf("buyer id %q %w", id, err)
 		}
-		id, err = s.Buyers.BuyerID(id)
+		if id, err = s.Buyers.BuyerID(id); err == nil && padded(id) {
+			return "", fmt.Errorf("buyer id %q %s: want it as it is in the token; if tokens have such ids, "+
+				"set buyer_id to trimmed", id, isPadded)
+		}
 		first = cmp.Or(first, id)
 		return id, err
 	}
@@ -146,7 +149,7 @@ func lineReader(contentType string) (func([]byte) (sluice.BuyerID, error), error
 // word, and name no buyer.
 func plainBuyer(line []byte) (sluice.BuyerID, error) {
 	id := sluice.BuyerID(line)
-	if looks := fromSpreadsheet(id); looks != "" {
+	if looks := looksWrong(id); looks != "" {
 		return "", fmt.Errorf("it %s: want one buyer's id as it is in the token, with no quotes and no other columns "+
 			"(ids that are so indeed: as application/x-ndjson)", looks)
 	}
@@ -156,10 +159,17 @@ func plainBuyer(line []byte) (sluice.BuyerID, error) {
 // shortened is how spreadsheets write a long number, which is lost then.
 var shortened = regexp.MustCompile(`^\d[.,]\d+E\+\d+$`)
 
-// fromSpreadsheet says what in an id looks like a line of a CSV file; empty: nothing does.
-func fromSpreadsheet(id sluice.BuyerID) string {
+// padded reports whether an id has white space around it, which no person sees: another buyer than the one meant.
+func padded(id sluice.BuyerID) bool { return strings.TrimSpace(string(id)) != string(id) }
+
+const isPadded = "begins or ends with white space"
+
+// looksWrong says what in an id of a list looks like a line of a CSV file, or is padded; empty: nothing does.
+func looksWrong(id sluice.BuyerID) string {
 	text := string(id)
 	switch i := strings.IndexAny(text, "\",;\t"); {
+	case padded(id):
+		return isPadded
 	case shortened.MatchString(text):
 		return "looks as if a spreadsheet has shortened it"
 	case strings.HasPrefix(text, "sep="):

@@ -188,3 +188,14 @@ func aSale(t *testing.T) sluice.Sale {
 	s := must.Get(c.Domain(nil))(t)
 	return s
 }
+
+// A list that was stored with such ids denies nobody: the check of the sale says so.
+func TestListedIDsThatLookWrong(t *testing.T) {
+	for id, wrong := range map[sluice.BuyerID]bool{
+		"bob": false, "bob smith": false, " bob": true, "bob\u3000": true, "a;b": true,
+	} {
+		if looks := looksWrong(id); (looks != "") != wrong {
+			t.Errorf("%q: %q", id, looks)
+		}
+	}
+}

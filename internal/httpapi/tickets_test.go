@@ -392,6 +392,8 @@ func TestLists(t *testing.T) {
 		{"application/x-ndjson", "\"ann\"\nbob\n", "line 2"},
 		{"application/x-ndjson", "7\n", "line 1"},
 		{"application/x-ndjson", `{"id":"ann"}`, "line 1"},
+		{"application/x-ndjson", "\"ann\"\n\" bob\"\n", `line 2: buyer id " bob" begins or ends with white space`},
+		{"application/x-ndjson", `{"buyer_id":"bob\u3000"}`, "line 1: buyer id"},
 		{"application/x-ndjson", `{"buyer_id":""}`, "line 1"},
 	} {
 		if a := put(bad.kind, bad.body); a.status != 400 || !strings.Contains(a.text("detail"), bad.detail) {
