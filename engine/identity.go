@@ -140,8 +140,17 @@ func (e *Engine) openEligibility() error {
 			return err
 		}
 	}
-	e.eligibility.keys, err = tickets.NewKeys(e.ticketSecret, e.cfg.TicketSecretPrevious)
+	e.eligibility.keys, err = tickets.NewKeys(e.ticketSecret, e.previousTicketSecret())
 	return err
+}
+
+// previousTicketSecret returns the secret whose tickets stay good; without one of their own, tickets follow the secret
+// of buyers' tokens.
+func (e *Engine) previousTicketSecret() string {
+	if e.cfg.TicketSecret == "" {
+		return cmp.Or(e.cfg.TicketSecretPrevious, e.cfg.BuyerSecretPrevious)
+	}
+	return e.cfg.TicketSecretPrevious
 }
 
 // compose wires them, and returns what the API needs of it.

@@ -5,6 +5,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
@@ -24,7 +25,7 @@ type peers struct {
 }
 
 // shared returns the fingerprints of the settings that the servers of a shop share, as they
-// are in force here.
+// are in force here; of a secret that is being replaced, that of the one before comes second.
 func (e *Engine) shared() map[string]string {
 	jwks := e.cfg.BuyerJWKS
 	if !strings.Contains(jwks, "://") { // the path of a file, which says nothing of what is in it
@@ -43,6 +44,16 @@ func (e *Engine) shared() map[string]string {
 		"buyer_id":       cmp.Or(e.cfg.BuyerID, auth.ExactID),
 	} {
 		all[name] = fingerprint(name, value)
+	}
+	if e.cfg.Tracer != nil { // else it has none
+		all["trace_ratio"] = fingerprint("trace_ratio", fmt.Sprint(cmp.Or(e.cfg.TraceRatio, defaultTraceRatio)))
+	}
+	for name, previous := range map[string]string{
+		"buyer_secret": e.cfg.BuyerSecretPrevious, "ticket_secret": e.previousTicketSecret(),
+	} {
+		if previous != "" {
+			all[name] += " " + fingerprint(name, previous)
+		}
 	}
 	return all
 }
@@ -69,8 +80,12 @@ func (p *peers) saw(live []port.Server) {
 	switch {
 	case before != nil && slices.EqualFunc(*before, differ, port.Difference.Equal):
 	case len(differ) > 0:
-		p.log.Error("this server's settings are not those of others: one of them refuses what the others accept",
-			"differ", differ, "want", "the same on every server")
+		texts := make([]string, len(differ))
+		for i := range differ {
+			texts[i] = differ[i].String()
+		}
+		p.log.Error("this server's settings are not those of others: all need the same, or one refuses what others accept",
+			"differ", strings.Join(texts, "; "), "want", "the same on every server")
 	case before != nil:
 		p.log.Info("all servers have the same settings again")
 	}
@@ -79,12 +94,18 @@ func (p *peers) saw(live []port.Server) {
 // differs names the settings in which a server differs from this one.
 func (p *peers) differs(other *port.Server) (names []string) {
 	for name, own := range p.self.Shared {
-		if theirs, told := other.Shared[name]; told && theirs != own {
+		if theirs, told := other.Shared[name]; told && !agree(own, theirs) {
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
 	return names
+}
+
+// agree reports whether one of two servers accepts what the other one has now: the same, or the one before.
+func agree(own, theirs string) bool {
+	ours, others := strings.Fields(own), strings.Fields(theirs)
+	return slices.Contains(others, ours[0]) || slices.Contains(ours, others[0])
 }
 
 // differences returns what differs from other servers that live.

@@ -14,18 +14,20 @@ import (
 )
 
 // A server with another secret than the others says so, and they say it of it: in the log, in /readyz, in the check of
-// a sale, and in the metrics.
+// a sale, and in the metrics. One whose secret was changed, and that accepts the one before, does not differ from those
+// that have that one still.
 func TestAServerThatDiffers(t *testing.T) {
 	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
 	log := new(logged)
 	var all []*branch
-	for _, c := range []struct{ node, secret string }{
-		{"one", strings.Repeat("a", 32)}, {"two", strings.Repeat("a", 32)}, {"three", strings.Repeat("b", 32)},
+	a, b, c := strings.Repeat("a", 32), strings.Repeat("b", 32), strings.Repeat("c", 32)
+	for _, s := range []struct{ node, secret, previous string }{
+		{"one", a, ""}, {"two", a, ""}, {"three", b, ""}, {"four", c, a},
 	} {
 		all = append(all, openBranch(t, engine.Config{
-			Ledger: redis.URL(), Store: store, Node: c.node, BuyerSecret: c.secret, AdminAddress: c.node + ":9090",
-			Log: log.logger(),
+			Ledger: redis.URL(), Store: store, Node: s.node, BuyerSecret: s.secret, BuyerSecretPrevious: s.previous,
+			AdminAddress: s.node + ":9090", Log: log.logger(),
 		}))
 	}
 	onSale(t, all[0].engine, "phones", 10)
@@ -34,9 +36,11 @@ func TestAServerThatDiffers(t *testing.T) {
 		{three},
 		{three},
 		{
+			"four has another buyer_secret, ticket_secret",
 			"one has another buyer_secret, ticket_secret",
 			"two has another buyer_secret, ticket_secret",
 		},
+		{three},
 	} {
 		b := all[i]
 		until(t, "the difference to be known", func() bool {
@@ -54,8 +58,13 @@ func TestAServerThatDiffers(t *testing.T) {
 		if err != nil || len(found) != len(want) || !strings.HasPrefix(found[0], want[0]+" than ") {
 			t.Errorf("server %d: the check finds %q, %v", i, found, err)
 		}
-		if lines := log.lines("level=ERROR", "differ=", want[0]); len(lines) == 0 {
+		if lines := log.lines("level=ERROR", `differ="`+strings.Join(want, "; ")+`"`); len(lines) == 0 {
 			t.Errorf("server %d: the log does not say it", i)
+		}
+		public := httptest.NewRecorder()
+		b.engine.PublicHandler().ServeHTTP(public, httptest.NewRequest("GET", "/readyz", http.NoBody))
+		if got := public.Body.String(); strings.Contains(got, "secret") || !strings.Contains(got, `"differ":["`) {
+			t.Errorf("server %d: the public reads %s", i, got)
 		}
 	}
 	scraped := httptest.NewRecorder()
@@ -69,7 +78,7 @@ func TestAServerThatDiffers(t *testing.T) {
 func TestWhatServersShare(t *testing.T) {
 	t.Parallel()
 	key := strings.Repeat("k", 32)
-	base := engine.Config{AdminKey: key, BuyerSecret: key, WebhookKey: key, BuyerID: "exact"}
+	base := engine.Config{AdminKey: key, BuyerSecret: key, WebhookKey: key, BuyerID: "exact", Tracer: noTraces{}}
 	for name, change := range map[string]func(*engine.Config){
 		"":               func(c *engine.Config) { c.BuyerID = "" }, // which means the same
 		"admin_key":      func(c *engine.Config) { c.AdminKey = key + "2" },
@@ -77,6 +86,7 @@ func TestWhatServersShare(t *testing.T) {
 		"buyer_audience": func(c *engine.Config) { c.BuyerAudience = "shop" },
 		"buyer_issuer":   func(c *engine.Config) { c.BuyerIssuer = "login" },
 		"ticket_secret":  func(c *engine.Config) { c.TicketSecret = key + "2" },
+		"trace_ratio":    func(c *engine.Config) { c.TraceRatio = 0.5 },
 		"webhook_key":    func(c *engine.Config) { c.WebhookKey = key + "2" },
 		"admin_keys": func(c *engine.Config) {
 			c.AdminKeys = []sluice.AdminKey{{Name: "bob", Role: sluice.Viewer, Key: key + "3"}}
@@ -103,5 +113,18 @@ func TestWhatServersShare(t *testing.T) {
 				t.Errorf("%q differ, want %q", got, name)
 			}
 		})
+	}
+}
+
+type noTraces struct{}
+
+func (noTraces) Trace(engine.Span) {}
+func (noTraces) Dropped() int64    { return 0 }
+
+// A server that is traced and one that is not have no ratio in common.
+func TestWithoutTraces(t *testing.T) {
+	t.Parallel()
+	if ratio, has := sluicetest.Open(t, engine.Config{}).Shared()["trace_ratio"]; has {
+		t.Errorf("a server without traces has the ratio %s", ratio)
 	}
 }

@@ -251,7 +251,7 @@ func (c *saleCheck) servers(ctx context.Context) {
 			if d.Admin != "" {
 				where += " at " + d.Admin
 			}
-			c.find(fail, "servers", where, "the same on every server", "%s than %s, and refuses what that accepts", d,
+			c.find(fail, "servers", where, "the same on every server", "%s than %s: all need the same, or one refuses what others accept", d,
 				c.server.Kinds.Node)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Anyone may ask for readiness, as often as they like, so asking must not cost
@@ -109,7 +110,14 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says whether this server can decide claims, as of a moment ago.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) { s.answerReady(w, r, port.Difference.String) }
+
+// readyPublic is ready for everybody, who are not told which server has which secret.
+func (s *Server) readyPublic(w http.ResponseWriter, r *http.Request) {
+	s.answerReady(w, r, func(port.Difference) string { return "a server has other settings; sale check says which" })
+}
+
+func (s *Server) answerReady(w http.ResponseWriter, r *http.Request, told func(port.Difference) string) {
 	l := s.readiness.ask(s.Now, s.askBoth)
 	enough := time.NewTimer(patience) // of a look that does not heed its deadline
 	defer enough.Stop()
@@ -139,7 +147,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.Differ != nil {
 		for _, d := range s.Differ() {
-			status.Differ = append(status.Differ, d.String())
+			status.Differ = append(status.Differ, told(d))
 		}
 	}
 	if s.StoreRisked != nil {

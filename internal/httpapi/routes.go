@@ -216,6 +216,9 @@ func (s *Server) side(has func(Route) bool) *side {
 	d := &side{server: s, mux: http.NewServeMux()}
 	d.counted = exchanges{http.HandlerFunc(d.timed)}
 	for _, r := range s.routes() {
+		if r.Pattern == "GET /readyz" && !has(Route{"GET /metrics", Anyone}) {
+			r.handler = http.HandlerFunc(s.readyPublic)
+		}
 		if has(r.Route) && r.Pattern != "/" {
 			d.mux.Handle(r.Pattern, r.handler)
 			d.hot.add(r)
