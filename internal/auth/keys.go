@@ -193,7 +193,7 @@ func (k *Keys) Status() (keys int, read time.Time) {
 	return k.set.Load().size(), k.good
 }
 
-// Trouble returns the error of the last reading, and which keys of the set are not used though they may be to sign:
+// Trouble returns the error of the last reading, and which keys of the set are not used though they are not to encrypt:
 // their kids, and why.
 func (k *Keys) Trouble() (passedOver []string, err error) {
 	k.mu.Lock()
@@ -256,8 +256,11 @@ func (k *Keys) read() error {
 	if err != nil {
 		err = fmt.Errorf("identity: keys from %s: %w", k.o.where(), err)
 		if k.life.Err() == nil {
-			k.o.Log.Warn("the keys of buyers' tokens cannot be read; those from before go on being used", "have", old.size(),
-				"error", err)
+			instead := "their tokens are not accepted until they are"
+			if old != nil {
+				instead = "those read before stay in use"
+			}
+			k.o.Log.Warn("the keys of buyers' tokens cannot be read; "+instead, "have", old.size(), "error", err)
 		}
 		return err
 	}

@@ -108,6 +108,12 @@ func TestCertificatesAreIgnored(t *testing.T) {
 	}
 }
 
+// withOps is a key for what stands in its key_ops.
+func withOps(ops string) json.RawMessage {
+	key, _ := json.Marshal(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a"}) // which always can be
+	return append(bytes.TrimSuffix(key, []byte("}")), `,"key_ops":`+ops+`}`...)
+}
+
 // A key that buyers' tokens may need and that cannot be used is warned of with its name, once; one that is
 // for something else is not.
 func TestPassedOverKeysAreWarnedOf(t *testing.T) {
@@ -128,8 +134,22 @@ func TestPassedOverKeysAreWarnedOf(t *testing.T) {
 	}))(t)
 	defer k.Close()
 	must.Succeed(t, k.Refresh(t.Context()))
+	server.set(serve(with(withOps(`["wrapKey", "encrypt"]`))))
+	must.Succeed(t, k.Refresh(t.Context()))
 	if strings.Contains(log.String(), "level=WARN") || len(over(k)) != 0 {
-		t.Errorf("a key to encrypt: %s, %q", &log, over(k))
+		t.Errorf("keys to encrypt: %s, %q", &log, over(k))
+	}
+	for _, wrong := range []any{
+		withOps(`["sign"]`), withOps(`[]`), withOps(`["Verify"]`),
+		jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a", Use: "signature"},
+	} {
+		server.set(serve(with(wrong)))
+		must.Succeed(t, k.Refresh(t.Context()))
+		if over := over(k); len(over) != 1 || !strings.Contains(log.String(), "level=WARN") ||
+			!strings.Contains(over[0], "want ") {
+			t.Errorf("%s: passed over %q; %s", wrong, over, &log)
+		}
+		log.Reset()
 	}
 	server.set(serve(with(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "ps-7", Use: "sig", Algorithm: "PS256"})))
 	for range 2 {
@@ -473,10 +493,16 @@ func TestKeysLocation(t *testing.T) {
 			t.Errorf("%q: no error", location)
 		}
 	}
-	k := must.Get(NewKeys(KeysOptions{Location: "https://127.0.0.1:1/jwks?key=hidden"}))(t)
+	var log bytes.Buffer
+	k := must.Get(NewKeys(KeysOptions{
+		Location: "https://127.0.0.1:1/jwks?key=hidden", Log: slog.New(slog.NewTextHandler(&log, nil)),
+	}))(t)
 	defer k.Close()
 	if err := k.Refresh(t.Context()); err == nil || strings.Contains(err.Error(), "hidden") {
 		t.Errorf("%v, want an error without the query", err)
+	}
+	if strings.Contains(log.String(), "from before") || !strings.Contains(log.String(), "level=WARN") {
+		t.Errorf("there are no keys from before: %s", &log)
 	}
 }
 
@@ -488,10 +514,6 @@ func TestKeySet(t *testing.T) {
 		t.Fatal(err)
 	}
 	off := `{"kty":"EC","crv":"P-256","kid":"off","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4"}`
-	withOps := func(ops string) json.RawMessage {
-		key := must.Get(json.Marshal(jose.JSONWebKey{Key: rsaOne().public(), KeyID: "a"}))(t)
-		return append(bytes.TrimSuffix(key, []byte("}")), `,"key_ops":`+ops+`}`...)
-	}
 	for _, ops := range []string{"null", `["verify"]`, `["sign", "verify"]`} {
 		if set, _, err := parseKeySet([]byte(`{"keys":[` + string(withOps(ops)) + `]}`)); err != nil || set.size() != 1 {
 			t.Errorf("key_ops %s: %v", ops, err)

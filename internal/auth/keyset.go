@@ -47,7 +47,7 @@ type keySet struct {
 	only map[string]*publicKey // by algorithm, where there is just one: for tokens without kid
 	// names holds every kid, of any algorithm.
 	names map[string]bool
-	// passedOver says which keys cannot be used, and why, but for those that are not to sign.
+	// passedOver says which keys cannot be used, and why, but for those to encrypt.
 	passedOver []string
 }
 
@@ -117,8 +117,11 @@ func (s *keySet) index() {
 // maxKeyID bounds a kid, in bytes.
 const maxKeyID = 512
 
-// errNotToSign: a key has another purpose, which leaves nothing to wonder about.
-var errNotToSign = errors.New("not to sign")
+// errNotToSign: a key is to encrypt, which leaves nothing to wonder about.
+var errNotToSign = errors.New("a key to encrypt, not to sign")
+
+// encrypting are the key_ops of such keys (RFC 7517, 4.3).
+var encrypting = []string{"encrypt", "decrypt", "wrapKey", "unwrapKey", "deriveKey", "deriveBits"}
 
 // members are what a public key is made of. Whatever stands beside them is not read: certificates (x5c, x5u, x5t)
 // that go-jose cannot parse, or that are another key's, would make it refuse a good key.
@@ -160,10 +163,18 @@ func parsePublic(text []byte) (*publicKey, error) {
 	switch err := json.Unmarshal(text, &purpose); {
 	case err != nil:
 		return nil, errors.New("its use is no text, or its key_ops are no list of texts")
+	case purpose.Use == "enc":
+		return nil, fmt.Errorf("its use is %q: %w", purpose.Use, errNotToSign)
 	case purpose.Use != "" && purpose.Use != "sig":
-		return nil, fmt.Errorf("its use is %q, %w", shorten(purpose.Use), errNotToSign)
+		return nil, fmt.Errorf("its use is %q: want \"sig\", or none", shorten(purpose.Use))
 	case purpose.Ops != nil && !slices.Contains(*purpose.Ops, "verify"):
-		return nil, fmt.Errorf(`its key_ops have no "verify": it is %w`, errNotToSign)
+		ops := shorten(fmt.Sprintf("%q", *purpose.Ops))
+		if len(*purpose.Ops) > 0 && !slices.ContainsFunc(*purpose.Ops, func(op string) bool {
+			return !slices.Contains(encrypting, op)
+		}) {
+			return nil, fmt.Errorf("its key_ops are %s: %w", ops, errNotToSign)
+		}
+		return nil, fmt.Errorf("its key_ops are %s: want \"verify\" among them, or no key_ops", ops)
 	}
 	var jwk jose.JSONWebKey
 	if err := json.Unmarshal(text, &jwk); err != nil {

@@ -251,8 +251,8 @@ func (c *saleCheck) servers(ctx context.Context) {
 			if d.Admin != "" {
 				where += " at " + d.Admin
 			}
-			c.find(fail, "servers", where, "the same on every server", "%s than %s: all need the same, or one refuses what others accept", d,
-				c.server.Kinds.Node)
+			c.find(fail, "servers", where, "the same on every server",
+				"%s than %s: all need the same, or one refuses what others accept", d, c.server.Kinds.Node)
 		}
 	}
 	c.ok("servers", "live: %s", strings.Join(names, ", "))
@@ -353,6 +353,6 @@ func (c *saleCheck) tokenKeys() {
 		c.find(warn, name, where, right, "what this key signs is refused: %s", key)
 	}
 	if err != nil {
-		c.find(warn, name, where, right, "those from before are used, if any: %v", err)
+		c.find(warn, name, where, right, "those read before are used, if any: %v", err)
 	}
 }

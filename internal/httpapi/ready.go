@@ -110,7 +110,9 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 }
 
 // ready says whether this server can decide claims, as of a moment ago.
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) { s.answerReady(w, r, port.Difference.String) }
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	s.answerReady(w, r, port.Difference.String)
+}
 
 // readyPublic is ready for everybody, who are not told which server has which secret.
 func (s *Server) readyPublic(w http.ResponseWriter, r *http.Request) {
