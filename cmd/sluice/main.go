@@ -78,6 +78,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
+	err = cmp.Or(err, a.unknown)
 	if err == nil {
 		return exitOK
 	}
@@ -162,6 +163,7 @@ type app struct {
 
 	json       bool   // --json
 	configFile string // --config
+	unknown    error  // help was asked for about a command that does not exist
 }
 
 func (a *app) root() *cobra.Command {
@@ -210,6 +212,7 @@ func (a *app) root() *cobra.Command {
 	exemplify(root)
 	fitHelp(root, cmp.Or(a.columns, usualColumns))
 	a.complete(root)
+	a.checkHelp(root)
 	return root
 }
 
@@ -235,6 +238,28 @@ func group(cmd *cobra.Command, below ...*cobra.Command) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// checkHelp has help about a command that does not exist refused like the command: cobra would print the help of the
+// one above, and call that success.
+func (a *app) checkHelp(root *cobra.Command) {
+	show := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if words := cmd.Flags().Args(); cmd.HasSubCommands() && len(words) > 0 {
+			a.unknown = cmd.Args(cmd, words)
+			return
+		}
+		show(cmd, args)
+	})
+	root.InitDefaultHelpCmd()
+	if help, _, err := root.Find([]string{"help"}); err == nil {
+		help.Args = func(_ *cobra.Command, args []string) error {
+			if cmd, words, err := root.Find(args); err == nil && cmd.HasSubCommands() {
+				return cmd.Args(cmd, words)
+			}
+			return nil
+		}
+	}
 }
 
 // strict makes wrong arguments an error of usage, everywhere, and tells them from what fails when

@@ -183,13 +183,21 @@ func (a *app) printOrders(page api.OrderPage) error {
 }
 
 func (a *app) printOrder(o api.Order) error {
+	price, amount := money(o.Price)+" each", money(sluice.Money{Amount: o.Amount, Currency: o.Currency})
+	expires, keep := a.local(o.ExpiresAt), a.local(o.KeepUntil)
+	if o.Amount == 0 { // it is free, or the shop knows the price
+		price, amount = "", ""
+		if o.Status == sluice.Paid { // a free one is from the first, and there was nothing to wait for
+			expires, keep = "", ""
+		}
+	}
 	return a.printRecord(o, [][2]string{
 		{"order", string(o.OrderID)},
 		{"sale", string(o.SaleID)},
 		{"buyer", string(o.BuyerID)},
 		{"units", figures.Thousands(o.Quantity)},
-		{"price", money(o.Price) + " each"},
-		{"amount", money(sluice.Money{Amount: o.Amount, Currency: o.Currency})},
+		{"price", price},
+		{"amount", amount},
 		{"status", string(o.Status)},
 		{"reason", o.Reason},
 		{"payment", o.PaymentID},
@@ -197,8 +205,8 @@ func (a *app) printOrder(o api.Order) error {
 		{"meta", metaText(&o)},
 		{"accepted", a.local(&o.AcceptedAt)},
 		{"stored", a.local(o.StoredAt)},
-		{"expires", a.local(o.ExpiresAt)},
-		{"kept until", a.local(o.KeepUntil)},
+		{"expires", expires},
+		{"kept until", keep},
 		{"changed", a.local(o.UpdatedAt)},
 	})
 }

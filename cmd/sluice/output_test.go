@@ -119,6 +119,9 @@ func printAll(t *testing.T, a *app, b *bytes.Buffer) {
 	paid := sampleOrder
 	paid.Status, paid.PaymentID, paid.KeepUntil, paid.UpdatedAt = sluice.Paid, "pay\x1b-7", &noon, &noon
 	section("order of a merchant", func() { _ = a.printOrder(paid) })
+	free := paid
+	free.Price, free.Amount, free.PaymentID = sluice.Money{Currency: "CNY"}, 0, ""
+	section("order of a free sale", func() { _ = a.printOrder(free) })
 	section("history", func() {
 		_ = a.printHistory(api.OrderHistory{OrderID: sampleOrder.OrderID, Changes: []api.OrderChange{
 			{At: noon, From: "queued", To: "pending", By: "node-1"},

@@ -89,14 +89,22 @@ func (v *Verifier) check(c *claims) error {
 	return nil
 }
 
-// Visible refuses ids with characters that no person sees: two buyers whose ids differ by a
-// zero-width space, say, look the same to every person. The domain lets them pass: such
-// orders may be there already.
+// Visible refuses ids with characters that no person sees, and shows them escaped: two buyers whose
+// ids differ by a zero-width space, say, look the same to every person. The domain lets them pass:
+// such orders may be there already.
 func Visible(buyer sluice.BuyerID) error {
-	if strings.ContainsFunc(string(buyer), invisible) {
-		return errors.New("has an invisible character (Unicode: category Cf or Default_Ignorable_Code_Point)")
+	if !strings.ContainsFunc(string(buyer), invisible) {
+		return nil
 	}
-	return nil
+	var shown strings.Builder // %q would leave a variation selector as it is
+	for _, r := range strconv.Quote(string(buyer)) {
+		if invisible(r) {
+			shown.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		} else {
+			shown.WriteRune(r)
+		}
+	}
+	return fmt.Errorf("%s has an invisible character (Unicode: category Cf or Default_Ignorable_Code_Point)", &shown)
 }
 
 // invisible reports whether a character is for software alone, or not shown where a font has

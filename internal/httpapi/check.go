@@ -222,15 +222,19 @@ func (c *saleCheck) lists(ctx context.Context) {
 
 // listed looks at the first ids of a list. One that was read from a CSV file names no buyer, and neither do the others.
 func (c *saleCheck) listed(ctx context.Context, name string, l port.BuyerList) {
+	size := fmt.Sprintf("%d buyers", l.Size)
+	if l.Size == 1 {
+		size = "1 buyer"
+	}
 	ids, _ := c.server.Store.Listed(ctx, l, "", sluice.MaxPage) // none if the store does not answer, as above
 	for _, id := range ids {
 		if looks := looksWrong(id); looks != "" {
 			c.find(warn, name, "the list of the sale", "the bare ids of the tokens, one a line",
-				"%d buyers; one is %q, which %s", l.Size, id, looks)
+				"%s; one is %q, which %s", size, id, looks)
 			return
 		}
 	}
-	c.ok(name, "%d buyers", l.Size)
+	c.ok(name, "%s", size)
 }
 
 // servers names those that the store has heard of lately, and what is not the same on all of them though it must.

@@ -44,6 +44,7 @@ func TestSaleCheckLooksAtListedIDs(t *testing.T) {
 	s.must(s.create("mug"), 201)
 	for body, status := range map[string]api.CheckStatus{
 		`"cn=ann,ou=shop"` + "\n\"bob\"\n": api.CheckWarn, // JSON, so these are the ids
+		"\"bob\"\n":                        api.CheckOK,
 		"\"bob\"\n\"O'Brien\"\n":           api.CheckOK,
 	} {
 		s.must(s.do("PUT", "/v1/admin/sales/mug/lists/deny", body, "Content-Type: application/x-ndjson",
@@ -53,7 +54,7 @@ func TestSaleCheckLooksAtListedIDs(t *testing.T) {
 		must.Succeed(t, json.Unmarshal([]byte(a.body), &found))
 		i := slices.IndexFunc(found.Checks, func(c api.Check) bool { return c.Name == "deny list" })
 		if c := found.Checks[i]; c.Status != status ||
-			strings.Contains(c.Detail, "cn=ann,ou=shop") != (status == api.CheckWarn) {
+			strings.Contains(c.Detail, "cn=ann,ou=shop") != (status == api.CheckWarn) || strings.Contains(c.Detail, "1 buyers") {
 			t.Errorf("%s: %+v", body, c)
 		}
 	}

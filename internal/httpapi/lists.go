@@ -59,7 +59,7 @@ func (s *Server) putList(w http.ResponseWriter, r *http.Request) (any, error) {
 			return "", err
 		}
 		if err := auth.Visible(id); err != nil { // no token can name this buyer
-			return "", fmt.Errorf("buyer id %q %w", id, err)
+			return "", fmt.Errorf("buyer id %w", err)
 		}
 		if id, err = s.Buyers.BuyerID(id); err == nil && padded(id) {
 			return "", fmt.Errorf("buyer id %q %s: want it as it is in the token; if tokens have such ids, "+

@@ -389,6 +389,7 @@ func TestLists(t *testing.T) {
 		{"text/plain", "ann\n\nbob\n" + strings.Repeat("x", 5000), "line 4"},
 		{"text/plain", "ann\n\xff\n", "line 2"},
 		{"text/plain", "ann\nbo\u200bb\n", `line 2: buyer id "bo\u200bb" has an invisible character`},
+		{"text/plain", "手机\ufe0f\n", `line 1: buyer id "手机\ufe0f" has an invisible character`},
 		{"application/x-ndjson", "\"ann\"\nbob\n", "line 2"},
 		{"application/x-ndjson", "7\n", "line 1"},
 		{"application/x-ndjson", `{"id":"ann"}`, "line 1"},
