@@ -94,7 +94,7 @@ type Config struct {
 	// TicketSecret signs purchase tickets; all servers of a shop need the same.
 	// Default: derived from BuyerSecret, or, if there is none, generated and
 	// kept in DataDir as ticket.secret. TicketSecretPrevious is the one before:
-	// its tickets stay good.
+	// its tickets stay good. Default, without a TicketSecret: BuyerSecretPrevious.
 	TicketSecret         string
 	TicketSecretPrevious string
 
