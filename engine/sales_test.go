@@ -44,6 +44,7 @@ func TestSalesWithoutHTTP(t *testing.T) {
 			}
 		}
 
+		time.Sleep(time.Second) // until it is loaded
 		following, stop := context.WithCancel(ctx)
 		defer stop()
 		seen := make(chan string, 100)
