@@ -28,7 +28,7 @@ type commitReply struct {
 	cooldown sluice.Cooldown
 	taken    int64
 	stopped  int64                  // the first claim that waits for its turn, from 1; 0: none
-	told     int64                  // to this server, where it and seq show a loss
+	told     int64                  // to this server, where it and seq show a loss; else -1
 	back     []rueidis.RedisMessage // positions of claims that come back, each with what differs
 }
 
@@ -37,6 +37,7 @@ func parseCommit(message rueidis.RedisMessage) (r commitReply, err error) {
 	if err != nil {
 		return r, err
 	}
+	r.told = -1
 	var until, code int64
 	numbers := []*int64{&r.state, &r.seq, &r.at, &until, &code, &r.taken, &r.stopped}
 	switch len(parts) {
@@ -139,10 +140,10 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 }
 
 // mistaken deals with a reply that the sale is not what the server, which had received this,
-// takes it for: it is read again. The sequences, if they are not 0, show a loss.
+// takes it for: it is read again. Where told is not -1, the sequences show a loss.
 func (l *Ledger) mistaken(ctx context.Context, sale sluice.SaleID, have received, seq, told int64) {
 	r := port.Reading{Sale: sale, Epoch: have.epoch, Seq: seq}
-	if r.Fence = have.lostIn(&r, told, l.opts.Node); r.Fence != "" && seq+told > 0 {
+	if r.Fence = have.lostIn(&r, told, l.opts.Node); told >= 0 && r.Fence != "" {
 		l.fenceLost(ctx, &r)
 	}
 	l.known(sale).forget()
