@@ -262,6 +262,9 @@ func TestBatcherGivesUpForAll(t *testing.T) {
 		if took := time.Since(started); took > 10*time.Second {
 			t.Errorf("the last of 100 waited %v", took)
 		}
+		if n := len(waitingBuyers(b)); n != 0 {
+			t.Errorf("%d buyers are counted when nothing waits", n)
+		}
 	})
 }
 

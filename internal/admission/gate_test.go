@@ -282,6 +282,17 @@ func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %v", c.name, d, err, c.want)
 		}
 	}
+	g.archive = mute{}
+	if d, err := g.Claim(t.Context(), "sale", first, sluice.Caller{}); err == nil {
+		t.Errorf("a store that does not answer: %+v; it may have the claim", d)
+	}
+}
+
+// mute is an archive that does not answer.
+type mute struct{ archive }
+
+func (mute) Claim(context.Context, sluice.ClaimID) (sluice.Order, error) {
+	return sluice.Order{}, sluice.ErrStoreBusy
 }
 
 // lateReadings reads the ledger, and takes a while to say so.
