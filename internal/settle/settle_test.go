@@ -369,3 +369,37 @@ func TestAReplacedLedgerStopsNoSale(t *testing.T) {
 		}
 	}
 }
+
+var errRefusing = errors.New("refused")
+
+// noConfirm and noApply fail at one step.
+type noConfirm struct{ *sqlitestore.Store }
+
+func (noConfirm) ConfirmLoad(context.Context, sluice.SaleID, int64) error { return errRefusing }
+
+type noApply struct{ *sqliteledger.Ledger }
+
+func (noApply) Apply(context.Context, sluice.SaleID, int64, sluice.Terms) error { return errRefusing }
+
+// What waits for a step that fails is not done: the ledger accepts no claims of a load that the
+// store has not confirmed, and the store's cap stays while the ledger has the higher total.
+func TestAStepThatFails(t *testing.T) {
+	r := newRig(t)
+	r.create(-time.Hour)
+	if err := settle.NewLoader(noConfirm{r.store}, r.ledger).Load(t.Context(), id); !errors.Is(err, errRefusing) {
+		t.Fatal(err)
+	}
+	if got := r.reading(); got.Fence != port.FenceLoading {
+		t.Errorf("%+v; want a sale that is being loaded", got)
+	}
+	must.Succeed(t, r.loader.Load(t.Context(), id))
+	must.Get(r.store.Restock(t.Context(), id, "recall", -3))(t)
+	sale, reading := r.sale(), r.reading()
+	if _, err := settle.NewLoader(r.store, noApply{r.ledger}).Follow(t.Context(), &sale, &reading); !errors.Is(err,
+		errRefusing) {
+		t.Fatal(err)
+	}
+	if now := r.sale(); now.Total != 7 || now.Cap != 10 {
+		t.Errorf("total %d, cap %d; want 7, and 10 as the ledger has it", now.Total, now.Cap)
+	}
+}
