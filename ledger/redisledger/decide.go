@@ -13,11 +13,10 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// What the first number of a reply of commit.lua and release.lua says.
+// What the first number of a reply of commit.lua says, but for 0: done.
 const (
-	committed = 0
-	mistaken  = 1 // the sale is not what the server takes it for; nothing was done
-	refused   = 2 // nothing is accepted, and every buyer is as believed
+	mistaken = 1 // the sale is not what the server takes it for; nothing was done
+	refused  = 2 // nothing is accepted, and every buyer is as believed
 )
 
 // commitReply is a reply of commit.lua.

@@ -115,8 +115,7 @@ func termsArgs(t *sluice.Terms) [7]string {
 
 // buyerImage is one buyer's record while it is put together.
 type buyerImage struct {
-	units  int64
-	unpaid int64
+	sluice.Account
 	claims []*port.Record
 }
 
@@ -146,11 +145,12 @@ func gather(image *port.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
 			b = &buyerImage{}
 			buyers[r.Buyer] = b
 		}
-		if b.claims = append(b.claims, r); r.Live {
-			b.units += r.Quantity
+		b.claims = append(b.claims, r)
+		if b.Orders++; r.Live {
+			b.Units += r.Quantity
 		}
 		if r.Unpaid {
-			b.unpaid++
+			b.Unpaid++
 		}
 	}
 	return buyers, nil
@@ -166,12 +166,7 @@ func (b *buyerImage) fields(buyer sluice.BuyerID, add func(field, value string) 
 		}
 		before = r.Key
 	}
-	value := strconv.AppendInt(nil, b.units, 10)
-	value = strconv.AppendInt(append(value, '\t'), int64(len(b.claims)), 10)
-	if b.unpaid > 0 {
-		value = strconv.AppendInt(append(value, '\t'), b.unpaid, 10)
-	}
-	value = appendRecord(append(value, '\n'), b.claims[0])
+	value := appendRecord(append(appendHead(nil, b.Account), '\n'), b.claims[0])
 	if before != "" {
 		value = append(append(value, '\n'), before...)
 	}
