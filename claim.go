@@ -104,7 +104,8 @@ const (
 	KeyReused
 	// SaleNotFound: no such sale.
 	SaleNotFound
-	// Unavailable: the sale is not loaded into the ledger, or fenced.
+	// Unavailable: the sale is not loaded into the ledger, or fenced, or others were faster
+	// with the same buyer's claims again and again. The claim was not accepted.
 	Unavailable
 	// NotOpen: before opens_at.
 	NotOpen
