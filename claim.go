@@ -105,7 +105,7 @@ const (
 	// SaleNotFound: no such sale.
 	SaleNotFound
 	// Unavailable: the sale is not loaded into the ledger, or fenced, or others were faster
-	// with the same buyer's claims again and again. The claim was not accepted.
+	// with the same buyer's claims again and again. It says nothing about earlier attempts.
 	Unavailable
 	// NotOpen: before opens_at.
 	NotOpen
