@@ -289,7 +289,7 @@ func TestAReusedKeyOnAnArchivedSale(t *testing.T) {
 }
 
 // mute is an archive that does not answer.
-type mute struct{ archive }
+type mute struct{}
 
 func (mute) Claim(context.Context, sluice.ClaimID) (sluice.Order, error) {
 	return sluice.Order{}, sluice.ErrStoreBusy
