@@ -30,6 +30,10 @@ type Claim struct {
 	// Meta is the shop's own data, carried to the order unread: compact JSON
 	// of at most MaxMeta bytes, or empty.
 	Meta string
+
+	// Counters are those that bound it besides its buyer's limits. A repeat may
+	// name others: those of the first time count.
+	Counters Counters
 }
 
 // Validate says what is wrong with the claim. Ledgers rely on it: a claim that
@@ -53,7 +57,7 @@ func (c *Claim) Validate() error {
 	if _, ok := c.Order.Sale(); !ok {
 		return fmt.Errorf("order id %q: want <sale>.<32 hex digits>", shorten(string(c.Order)))
 	}
-	return nil
+	return c.Counters.Validate()
 }
 
 // Caller is what a buyer brings along with a claim. All of it may be absent.
@@ -85,6 +89,7 @@ type Decision struct {
 	// Set for the refusals that carry more:
 	OpensAt time.Time // not_open: when the sale opens
 	Orders  []OrderID // buyer_limit: the buyer's live orders of this sale; not all where there are many to look up
+	Counter string    // buyer_limit: the counter that has no room, if it is one
 	// RetryAfter, of rate_limited and overloaded, is how long to wait before the
 	// next try; zero when it is not known.
 	RetryAfter time.Duration
@@ -115,7 +120,8 @@ const (
 	Paused
 	// BuyerLimit: the quantity, with what the buyer has, exceeds max_per_buyer,
 	// or the buyer has had max_orders_per_buyer accepted claims, or
-	// max_unpaid_per_buyer of them ended unpaid.
+	// max_unpaid_per_buyer of them ended unpaid; or a counter of the claim has no
+	// room.
 	BuyerLimit
 	// SoldOut: nothing is available now (I7).
 	SoldOut

@@ -51,16 +51,20 @@ func (t *Terms) Verdict(now time.Time, cooldown Cooldown) Verdict {
 }
 
 // Decide answers a claim that repeats none, of a buyer who has this, when so many
-// units are taken, in the order of precedence. The code is 0 if nothing refuses it.
-// The caller adds the orders of a refusal by BuyerLimit.
-func (v *Verdict) Decide(have Account, taken, quantity int64) Decision {
-	switch available := v.terms.Available(taken); {
+// units are taken, and each counter of the claim has counted so many, in the order of
+// precedence. The code is 0 if nothing refuses it. The caller adds the orders of a
+// refusal by BuyerLimit.
+func (v *Verdict) Decide(have Account, counted map[string]int64, taken int64, c *Claim) Decision {
+	quantity := c.Quantity
+	switch available, full := v.terms.Available(taken), c.Counters.Full(counted, quantity); {
 	case v.refusal == NotOpen:
 		return Decision{Code: NotOpen, OpensAt: v.terms.OpensAt}
 	case v.refusal != 0:
 		return Decision{Code: v.refusal}
 	case v.terms.Over(have, quantity):
 		return Decision{Code: BuyerLimit}
+	case full != "":
+		return Decision{Code: BuyerLimit, Counter: full}
 	case v.cooling || available == 0:
 		return Decision{Code: SoldOut}
 	case available != Unlimited && available < quantity: // I1

@@ -38,8 +38,18 @@ var ruleTime = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 // Every rule at its boundary with every other: of all refusals that apply, the first in
 // precedence is the answer.
 func TestDecide(t *testing.T) {
-	now, seen := ruleTime, map[Code]int{}
-	for c := (&choices{}); ; {
+	now, seen, c := ruleTime, map[Code]int{}, &choices{}
+	type moment struct {
+		cooldown Cooldown
+		counted  map[string]int64
+	}
+	moments := []moment{{}, {counted: map[string]int64{"a:1": 1}}, {counted: map[string]int64{"b:1": 1}}}
+	for _, code := range []Code{NotOpen, Paused, SoldOut} {
+		for _, left := range []time.Duration{0, time.Millisecond, RefusalLease, RefusalLease + time.Millisecond} {
+			moments = append(moments, moment{cooldown: Cooldown{Code: code, Until: now.Add(left)}})
+		}
+	}
+	for more := true; more; more = c.next() {
 		have := Account{Units: pick(c, int64(0), 1, 2), Orders: pick(c, int64(0), 1, 2), Unpaid: pick(c, int64(0), 2)}
 		terms := Terms{
 			Total: pick(c, Unlimited, 0, 2, 3), MaxPerBuyer: pick(c, Unlimited, 2, 3), MaxOrders: pick(c, Unlimited, 1, 2),
@@ -49,11 +59,15 @@ func TestDecide(t *testing.T) {
 		if closes := pick(c, -time.Minute, 0, time.Millisecond, time.Hour); closes != time.Hour {
 			terms.ClosesAt = now.Add(closes)
 		}
-		cooldown := Cooldown{
-			Code:  pick(c, Code(0), NotOpen, Paused, SoldOut),
-			Until: now.Add(pick(c, 0, time.Millisecond, RefusalLease, RefusalLease+time.Millisecond)),
-		}
+		at := pick(c, moments...)
+		cooldown, counted := at.cooldown, at.counted
 		taken, quantity := pick(c, int64(0), 1, 2, 3), pick(c, int64(1), 2)
+		claim, full := Claim{Quantity: quantity}, ""
+		for name := range counted { // the only one
+			if claim.Counters = "a:1=2 b:1=2"; quantity == 2 {
+				full = name
+			}
+		}
 
 		var want Code
 		refuse := func(code Code, applies bool) {
@@ -69,20 +83,26 @@ func TestDecide(t *testing.T) {
 		refuse(BuyerLimit, terms.MaxPerBuyer > 0 && have.Units+quantity > terms.MaxPerBuyer)
 		refuse(BuyerLimit, terms.MaxOrders > 0 && have.Orders+1 > terms.MaxOrders)
 		refuse(BuyerLimit, terms.MaxUnpaid > 0 && have.Unpaid+1 > terms.MaxUnpaid)
+		own := want == BuyerLimit
+		refuse(BuyerLimit, full != "")
 		if terms.Total != Unlimited {
 			refuse(SoldOut, taken >= terms.Total)
 			refuse(Insufficient, taken+quantity > terms.Total)
 		}
 		v := terms.Verdict(now, cooldown)
-		got := v.Decide(have, taken, quantity)
+		got := v.Decide(have, counted, taken, &claim)
 		if seen[got.Code]++; got.Code != want {
 			t.Fatalf("%+v, %+v, %+v, %d taken, %d asked: %s, want %s", terms, cooldown, have, taken, quantity, got.Code, want)
 		}
+		if own || got.Code != BuyerLimit {
+			full = "" // its buyer's limits come first
+		}
+		if got.Counter != full {
+			t.Fatalf("%+v, %+v, counted %v, %d asked: the full counter is %q, want %q", terms, have, counted, quantity,
+				got.Counter, full)
+		}
 		if got.Code == NotOpen && !got.OpensAt.Equal(terms.OpensAt) {
 			t.Fatalf("opens at %v, want %v", got.OpensAt, terms.OpensAt)
-		}
-		if !c.next() {
-			break
 		}
 	}
 	for _, code := range []Code{0, NotOpen, Closed, Paused, BuyerLimit, SoldOut, Insufficient} {
@@ -121,7 +141,7 @@ func TestReopens(t *testing.T) {
 				continue
 			}
 			v := after.Verdict(at, cooldown)
-			if v.Decide(Account{}, taken, 1).Code == 0 {
+			if v.Decide(Account{}, nil, taken, &Claim{Quantity: 1}).Code == 0 {
 				t.Fatalf("%+v, then %+v with %d taken: accepted %v after others have read %s", before, after, taken, later,
 					refused)
 			}

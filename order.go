@@ -51,7 +51,8 @@ type Order struct {
 	Key      Key
 	Quantity int64
 	Meta     string
-	Price    Money // of one unit, when the order was stored
+	Counters Counters // of the claim; they count as long as the order is live
+	Price    Money    // of one unit, when the order was stored
 
 	Status Status
 	Reason string // why it was rejected; else empty

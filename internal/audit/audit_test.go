@@ -97,6 +97,13 @@ func TestRightIsGreen(t *testing.T) {
 			w.drain()
 			return w
 		}(),
+		"a counter with room again": func() *world {
+			w := sold()
+			w.count(3, "city:1=9 home:1=2")
+			w.end(0)
+			w.release(orderID(1, 1))
+			return w
+		}(),
 		"paused and resumed": func() *world {
 			w := sold()
 			w.change(func(t *sluice.Terms) { t.Paused = true })
@@ -213,6 +220,11 @@ func TestPlanted(t *testing.T) {
 			w.change(func(t *sluice.Terms) { t.MaxPerBuyer = 1; t.Total = 20 })
 			w.claim("b1")
 		}, "I3", []string{`"b1": 4 of 1`}},
+
+		{"claims beyond a counter", func(w *world) { w.count(3, "home:1=2") }, "I3", []string{
+			"ledger: 1 claims beyond a limit of their sale (home:1: 3 of 2)",
+			"store: 1 claims beyond a limit of their sale (home:1: 3 of 2)",
+		}},
 
 		{"an unpaid ending that the ledger does not count", func(w *world) {
 			w.change(func(t *sluice.Terms) { t.MaxUnpaid = 1 })

@@ -269,6 +269,7 @@ func (b *Book) released() int64 {
 func (b *Book) limit(j *joined) (c finding) {
 	for _, s := range b.sides() {
 		b.limitOf(&c, s.name, s.rows)
+		b.countersOf(&c, s.name, s.rows)
 	}
 	if b.Stored.MaxUnpaid != 0 { // without a limit they count for nothing
 		c.offence(&j.unpaid, "%d ended claims are unpaid on one side only, and count for or against their buyers wrongly")
@@ -315,6 +316,28 @@ func (b *Book) limitOf(c *finding, side string, rows []Row) {
 	}
 	c.offence(&over, side+": %d buyers over their limit")
 	c.fact("%s: %d buyers with live units, at most %d each", side, buyers, most)
+}
+
+// countersOf is limitOf for counters: a live claim and the older ones that are live hold no more
+// than it may.
+func (b *Book) countersOf(c *finding, side string, rows []Row) {
+	slices.SortFunc(rows, byPlace)
+	var over list
+	held := map[string]int64{}
+	for i := range rows {
+		if !rows[i].Live {
+			continue
+		}
+		for _, counter := range b.names.counters[rows[i].counters].List() {
+			if held[counter.Name] += rows[i].Quantity; held[counter.Name] > counter.Max {
+				over.add(func() string { return fmt.Sprintf("%s: %d of %d", counter.Name, held[counter.Name], counter.Max) })
+			}
+		}
+	}
+	c.offence(&over, side+": %d claims beyond a limit of their sale")
+	if len(held) > 0 {
+		c.fact("%s: %d values of limits have live units", side, len(held))
+	}
 }
 
 // unique is what I4 rests on: an order, a claim and a place in the sequence

@@ -83,6 +83,13 @@ func (w *world) claim(buyers ...string) {
 	w.journal = append(w.journal, e)
 }
 
+// count has the first claims name counters.
+func (w *world) count(claims int, counters sluice.Counters) {
+	for i := range claims {
+		w.records[i].Counters, w.orders[i].Counters = counters, counters
+	}
+}
+
 func orderID(epoch, n int64) sluice.OrderID {
 	return saleID.Order(fmt.Sprintf("%016x%016x", epoch, n))
 }

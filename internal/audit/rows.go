@@ -24,6 +24,7 @@ type Row struct {
 	terms    int64
 	at       int64  // when it was accepted, in Unix milliseconds
 	buyer    uint32 // index into names
+	counters uint32 // index into counters
 	Live     bool   // holds units
 	Paid     bool   // of an order
 	Free     bool   // of a paid order: there was nothing to pay
@@ -34,7 +35,8 @@ type Row struct {
 // sameClaim reports whether two rows record the same accepted claim.
 func (r *Row) sameClaim(o *Row) bool {
 	return r.buyer == o.buyer && r.key == o.key && r.meta == o.meta && r.Quantity == o.Quantity &&
-		r.Epoch == o.Epoch && r.Seq == o.Seq && r.terms == o.terms && r.at == o.at
+		r.Epoch == o.Epoch && r.Seq == o.Seq && r.terms == o.terms && r.at == o.at &&
+		r.counters == o.counters
 }
 
 // names gives buyers numbers, and rows their strings back.
@@ -43,10 +45,16 @@ type names struct {
 	seed   maphash.Seed
 	index  map[sluice.BuyerID]uint32
 	buyers []sluice.BuyerID
+
+	texts    map[sluice.Counters]uint32
+	counters []sluice.Counters
 }
 
 func newNames(sale sluice.SaleID) names {
-	return names{sale: sale, seed: maphash.MakeSeed(), index: map[sluice.BuyerID]uint32{}}
+	return names{
+		sale: sale, seed: maphash.MakeSeed(), index: map[sluice.BuyerID]uint32{},
+		texts: map[sluice.Counters]uint32{},
+	}
 }
 
 // suffix returns the unique part of an order id, false if it is not of this
@@ -65,7 +73,7 @@ func (n *names) row(r *port.Record) (Row, bool) {
 	out := Row{
 		key: maphash.String(n.seed, string(r.Key)), meta: maphash.String(n.seed, r.Meta),
 		Epoch: r.Epoch, Seq: r.Seq, Quantity: r.Quantity, terms: r.Terms, at: r.At.UnixMilli(),
-		buyer: n.buyer(r.Buyer), Live: r.Live, Unpaid: r.Unpaid,
+		buyer: n.buyer(r.Buyer), counters: n.of(r.Counters), Live: r.Live, Unpaid: r.Unpaid,
 	}
 	if order, ok := n.suffix(r.Order); ok {
 		out.order = order
@@ -84,6 +92,18 @@ func (n *names) buyer(id sluice.BuyerID) uint32 {
 	i := uint32(len(n.buyers))
 	n.buyers = append(n.buyers, id)
 	n.index[id] = i
+	return i
+}
+
+// of returns the place of a claim's counters.
+func (n *names) of(counters sluice.Counters) uint32 {
+	i, ok := n.texts[counters]
+	if !ok {
+		counters = sluice.Counters(strings.Clone(string(counters))) // as a buyer's id
+		i = uint32(len(n.counters))
+		n.counters = append(n.counters, counters)
+		n.texts[counters] = i
+	}
 	return i
 }
 

@@ -37,6 +37,9 @@ var reasons = []applies{
 	{name: "paused", code: sluice.Paused, terms: func(t *sluice.Terms) { t.Paused = true }},
 	{name: "buyer limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxPerBuyer = 2 }},
 	{name: "order limit", code: sluice.BuyerLimit, terms: func(t *sluice.Terms) { t.MaxOrders = 1 }},
+	{name: "counter", code: sluice.BuyerLimit, claim: func(_, claim *sluice.Claim) {
+		claim.Counters = "home:1=3"
+	}},
 	{
 		name: "sold out", code: sluice.SoldOut, terms: func(t *sluice.Terms) { t.Total = 2 },
 		never: func(other sluice.Code) bool { return other == sluice.Insufficient },
@@ -79,7 +82,7 @@ func (e *env) precedence(want sluice.Code, all ...applies) {
 func (e *env) precedenceOf(id sluice.SaleID, want sluice.Code, all ...applies) {
 	e.Helper()
 	e.load(id, plenty())
-	first := sluice.Claim{Buyer: "ann", Key: "first-key", Quantity: 2, Order: e.order(id)}
+	first := sluice.Claim{Buyer: "ann", Key: "first-key", Quantity: 2, Order: e.order(id), Counters: "home:1=2"}
 	if d := e.claimsOf(id, first)[0]; d.Code != sluice.Accepted {
 		e.Fatalf("first claim: %s", d.Code)
 	}

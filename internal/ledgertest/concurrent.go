@@ -165,10 +165,14 @@ func (s *stampede) claimAll(caller int) {
 	for round := range stampedeRounds {
 		batch := make([]sluice.Claim, stampedeBatch)
 		for i := range batch {
+			buyer := random.IntN(stampedeBuyers)
 			batch[i] = sluice.Claim{
-				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", random.IntN(stampedeBuyers))),
+				Buyer: sluice.BuyerID(fmt.Sprint("buyer-", buyer)),
 				Key:   sluice.Key(fmt.Sprint("attempt-", random.IntN(3))), Quantity: 1,
 				Order: sale.Order(fmt.Sprintf("%08x%012x%012x", caller, round, i)),
+			}
+			if buyer%8 == 0 { // fifty of them share five counters
+				batch[i].Counters = batch[i].Counters.With(sluice.Counter{Name: fmt.Sprint("home:", buyer%5), Max: 3})
 			}
 		}
 		for range 2 {

@@ -28,6 +28,9 @@ func TestScriptsReachEverything(t *testing.T) {
 				if d.Code == sluice.BuyerLimit && len(d.Orders) > 1 {
 					seen["limit with orders"]++
 				}
+				if d.Counter != "" {
+					seen["counter"]++
+				}
 			}
 			if s.err != nil {
 				seen["error: "+s.err.Error()]++
@@ -52,7 +55,7 @@ func TestScriptsReachEverything(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"repeat", "repeat after a load", "limit with orders", "cooldown", "restart", "released", "released before",
+		"repeat", "repeat after a load", "limit with orders", "counter", "cooldown", "restart", "released", "released before",
 		"released and unknown",
 		"error: " + port.ErrStaleEpoch.Error(), "error: " + sluice.ErrBelowTaken.Error(),
 	} {

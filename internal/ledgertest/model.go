@@ -3,6 +3,7 @@ package ledgertest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -87,6 +88,9 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 	if s.terms.MaxUnpaid > 0 && unpaid+1 > s.terms.MaxUnpaid {
 		codes = append(codes, sluice.BuyerLimit)
 	}
+	if s.full(c) != "" {
+		codes = append(codes, sluice.BuyerLimit)
+	}
 	if s.terms.Total != unlimited {
 		switch left := s.terms.Total - s.taken(); {
 		case left <= 0:
@@ -96,6 +100,22 @@ func (s *modelSale) refusals(now time.Time, c sluice.Claim) (codes []sluice.Code
 		}
 	}
 	return codes
+}
+
+// full returns the first counter of a claim that has no room for it.
+func (s *modelSale) full(c sluice.Claim) string {
+	for _, counter := range c.Counters.List() {
+		units := c.Quantity
+		for _, r := range s.records {
+			if r.Live && strings.Contains(" "+string(r.Counters), " "+counter.Name+"=") {
+				units += r.Quantity
+			}
+		}
+		if units > counter.Max {
+			return counter.Name
+		}
+	}
+	return ""
 }
 
 // claim decides one claim.
@@ -118,6 +138,10 @@ func (m *model) claim(now time.Time, id sluice.SaleID, c sluice.Claim) sluice.De
 		case sluice.NotOpen:
 			d.OpensAt = s.terms.OpensAt
 		case sluice.BuyerLimit:
+			alone := c
+			if alone.Counters = ""; !slices.Contains(s.refusals(now, alone), sluice.BuyerLimit) {
+				d.Counter = s.full(c)
+			}
 			for _, r := range s.records {
 				if r.Buyer == c.Buyer && r.Live {
 					d.Orders = append(d.Orders, r.Order)
@@ -311,11 +335,16 @@ func checkTerms(epoch int64, records []port.Record, versions map[int64]sluice.Te
 		return int(a.Seq - b.Seq)
 	})
 	var taken int64
-	units, count := map[sluice.BuyerID]int64{}, map[sluice.BuyerID]int64{}
+	units, count, counted := map[sluice.BuyerID]int64{}, map[sluice.BuyerID]int64{}, map[string]int64{}
 	for _, rec := range ordered {
 		if rec.Live {
 			taken += rec.Quantity
 			units[rec.Buyer] += rec.Quantity
+			for _, c := range rec.Counters.List() {
+				if counted[c.Name] += rec.Quantity; counted[c.Name] > c.Max {
+					wrong = append(wrong, fmt.Sprintf("order %s is unit %d of %d of %s", rec.Order, counted[c.Name], c.Max, c.Name))
+				}
+			}
 		}
 		count[rec.Buyer]++
 		if rec.Epoch != epoch {

@@ -162,11 +162,18 @@ func (a *author) claim(id sluice.SaleID) {
 	s := step{act: doClaim, sale: id}
 	for range pick(a, 1, 1, 2, 5, 20, 100) {
 		a.orders++
+		buyer := int64(a.IntN(40))
 		c := sluice.Claim{
-			Buyer:    sluice.BuyerID(fmt.Sprint("buyer-", a.IntN(40))),
+			Buyer:    sluice.BuyerID(fmt.Sprint("buyer-", buyer)),
 			Key:      sluice.Key(fmt.Sprint("attempt-", a.IntN(12))), // often used before, with other content
 			Quantity: pick(a, int64(1), 1, 1, 2, 3, 7),
 			Meta:     pick(a, "", "", "", `{"m":1}`),
+		}
+		if buyer%4 == 0 {
+			c.Counters = c.Counters.With(sluice.Counter{Name: "city:1", Max: 60})
+		}
+		if buyer%8 == 0 { // a household
+			c.Counters = c.Counters.With(sluice.Counter{Name: fmt.Sprint("home:", buyer%3), Max: 12})
 		}
 		if len(a.asked) > 0 && a.IntN(3) == 0 { // a repeat, perhaps of a refused claim
 			c = pick(a, a.asked...)

@@ -57,7 +57,7 @@ func (r *Record) Repeat(claim *sluice.Claim) sluice.Decision {
 func (r *Record) AsOrder(price sluice.Money) sluice.Order {
 	return sluice.Order{
 		ID: r.Claim.Order, Sale: r.Sale, Buyer: r.Buyer, Key: r.Key, Quantity: r.Quantity, Meta: r.Meta, Price: price,
-		Status: sluice.Queued, Epoch: r.Epoch, Seq: r.Seq, Terms: r.Terms, AcceptedAt: r.At,
+		Counters: r.Counters, Status: sluice.Queued, Epoch: r.Epoch, Seq: r.Seq, Terms: r.Terms, AcceptedAt: r.At,
 	}
 }
 
@@ -68,8 +68,10 @@ const maxPlace = 1<<53 - 1
 // RecordOf returns the claim that an order came from.
 func RecordOf(o *sluice.Order) Record {
 	return Record{
-		Claim: sluice.Claim{Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Order: o.ID, Meta: o.Meta},
-		Sale:  o.Sale, Epoch: o.Epoch, Seq: o.Seq, Terms: o.Terms, At: o.AcceptedAt, Live: o.Status.Live(),
+		Claim: sluice.Claim{
+			Buyer: o.Buyer, Key: o.Key, Quantity: o.Quantity, Order: o.ID, Meta: o.Meta, Counters: o.Counters,
+		},
+		Sale: o.Sale, Epoch: o.Epoch, Seq: o.Seq, Terms: o.Terms, At: o.AcceptedAt, Live: o.Status.Live(),
 		Unpaid: o.Unpaid,
 	}
 }
@@ -155,6 +157,9 @@ func appendClaimTail(dst []byte, c *sluice.Claim) []byte {
 	dst = append(dst, c.Order...)
 	dst = append(dst, '\t')
 	dst = strconv.AppendInt(dst, c.Quantity, 10)
+	if c.Counters != "" {
+		dst = append(append(dst, ' '), c.Counters...)
+	}
 	dst = append(dst, '\t')
 	dst = append(dst, c.Meta...)
 	return append(dst, '\n')
@@ -189,12 +194,14 @@ func ParseClaimTail(buyer sluice.BuyerID, line string) (sluice.Claim, error) {
 			return sluice.Claim{}, fmt.Errorf("want 4 fields separated by tabs, have %.64q", line)
 		}
 	}
-	quantity, err := strconv.ParseInt(field[2], 10, 64)
+	units, counters, _ := strings.Cut(field[2], " ")
+	quantity, err := strconv.ParseInt(units, 10, 64)
 	if err != nil {
-		return sluice.Claim{}, fmt.Errorf("quantity %.64q is not a number", field[2])
+		return sluice.Claim{}, fmt.Errorf("quantity %.64q is not a number", units)
 	}
 	c := sluice.Claim{
 		Buyer: buyer, Key: sluice.Key(field[0]), Order: sluice.OrderID(field[1]), Quantity: quantity, Meta: field[3],
+		Counters: sluice.Counters(counters),
 	}
 	return c, c.Validate()
 }

@@ -140,16 +140,15 @@ type room struct {
 	taken  int64
 	known  map[sluice.OrderID]bool
 	keys   map[sluice.ClaimID]bool
-	buyers map[sluice.BuyerID]buyerTotals
+	buyers map[sluice.BuyerID]sluice.Account // without what ended unpaid
+	// counted is how many units each counter has.
+	counted map[string]int64
 }
-
-// buyerTotals counts what a buyer has: units, and orders, ended ones too.
-type buyerTotals struct{ units, orders int64 }
 
 func newRoom(image *port.LoadImage) *room {
 	r := &room{
 		terms: &image.Terms, taken: image.Taken, known: map[sluice.OrderID]bool{}, keys: map[sluice.ClaimID]bool{},
-		buyers: map[sluice.BuyerID]buyerTotals{},
+		buyers: map[sluice.BuyerID]sluice.Account{}, counted: map[string]int64{},
 	}
 	for i := range image.Records {
 		record := &image.Records[i]
@@ -161,8 +160,11 @@ func newRoom(image *port.LoadImage) *room {
 func (r *room) add(c *sluice.Claim, live bool) {
 	r.known[c.Order], r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}] = true, true
 	h := r.buyers[c.Buyer]
-	if h.orders++; live {
-		h.units += c.Quantity
+	if h.Orders++; live {
+		h.Units += c.Quantity
+		for _, counter := range c.Counters.List() {
+			r.counted[counter.Name] += c.Quantity
+		}
 	}
 	r.buyers[c.Buyer] = h
 }
@@ -172,12 +174,9 @@ func (r *room) add(c *sluice.Claim, live bool) {
 // other accepted claims of its buyer: then the key and the limits decide (I3, I4). The
 // unpaid endings of its buyer came later, and a window, pause or cooldown as well.
 func (r *room) take(c *sluice.Claim) bool {
-	h, t := r.buyers[c.Buyer], r.terms
-	switch {
-	case r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}],
-		t.Total != sluice.Unlimited && c.Quantity > t.Total-r.taken,
-		t.MaxPerBuyer != sluice.Unlimited && c.Quantity > t.MaxPerBuyer-h.units,
-		t.MaxOrders != sluice.Unlimited && h.orders >= t.MaxOrders:
+	t := r.terms
+	if r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}] || t.Total != sluice.Unlimited && c.Quantity > t.Total-r.taken ||
+		t.Over(r.buyers[c.Buyer], c.Quantity) || c.Counters.Full(r.counted, c.Quantity) != "" {
 		return false
 	}
 	r.taken += c.Quantity

@@ -295,14 +295,15 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 	r.statuses(map[sluice.OrderID]sluice.Status{second.Order: sluice.Pending})
 }
 
-// What no total covers is listed as lost: the last ones. So is what a buyer got from two
-// ledgers, beyond the limit.
+// What no total covers is listed as lost: the last ones. So is what a buyer, or those whom
+// a counter counts, got from two ledgers, beyond the limit.
 func TestDeadLettersBeyondTheTotal(t *testing.T) {
-	t.Run("total", func(t *testing.T) { lettersBeyond(t, 2, "q%d", "promise lost: sold_out") })
-	t.Run("limit", func(t *testing.T) { lettersBeyond(t, 9, "q", "promise lost: buyer_limit") })
+	t.Run("total", func(t *testing.T) { lettersBeyond(t, 2, "q%d", "", "promise lost: sold_out") })
+	t.Run("limit", func(t *testing.T) { lettersBeyond(t, 9, "q", "", "promise lost: buyer_limit") })
+	t.Run("counter", func(t *testing.T) { lettersBeyond(t, 9, "q%d", "home:1=2", "promise lost: buyer_limit") })
 }
 
-func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
+func lettersBeyond(t *testing.T, total int64, buyer string, counters sluice.Counters, reason string) {
 	r := newRig(t)
 	ctx := t.Context()
 	sale := phone(-time.Hour)
@@ -314,7 +315,7 @@ func lettersBeyond(t *testing.T, total int64, buyer, reason string) {
 			ID: fmt.Sprint("e", i), Sale: id, Epoch: 1, Node: "b", Terms: 1, FirstSeq: int64(i),
 			At: begun, Claims: []sluice.Claim{{
 				Buyer: sluice.BuyerID(strings.ReplaceAll(buyer, "%d", fmt.Sprint(i))), Key: sluice.Key(fmt.Sprint("attempt-", i)),
-				Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)),
+				Quantity: 1, Order: id.Order(fmt.Sprintf("%032x", i)), Counters: counters,
 			}},
 		}
 		must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrUnstorable)))

@@ -655,6 +655,7 @@ func TestAChangedRecordIsRepaired(t *testing.T) {
 		"buyer":    {change: func(r *port.Record) { r.Buyer += "x" }},
 		"key":      {change: func(r *port.Record) { r.Key += "x" }},
 		"meta":     {change: func(r *port.Record) { r.Meta = "{}" }},
+		"counters": {change: func(r *port.Record) { r.Counters = "home:1=2" }},
 		"quantity": {change: func(r *port.Record) { r.Quantity++ }},
 		"terms":    {change: func(r *port.Record) { r.Terms++ }},
 		"at":       {change: func(r *port.Record) { r.At = r.At.Add(-time.Millisecond) }},

@@ -24,12 +24,12 @@ const (
 	termsColumns = `version, ` + limitColumns
 	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
-	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
-		status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
+	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, counters,
+		price_amount, currency, status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
 		unpaid`
 
 	// NewOrderColumns names the columns of NewOrder.Values, for an INSERT.
-	NewOrderColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, price_amount, currency,
+	NewOrderColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, counters, price_amount, currency,
 		status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until, updated_at`
 
 	changeColumns = `order_id, changed_at, from_status, to_status, action, changed_by, reason, payment_id, refused`
@@ -258,17 +258,17 @@ func scanOrder(r row) (o sluice.Order, err error) {
 
 // scanOrderAt reads a row of OrderColumns, and the position that it has.
 func scanOrderAt(r row) (o sluice.Order, position int64, err error) {
-	err = r.Scan(&position, &o.ID, &o.Sale, &o.Buyer, &o.Key, &o.Quantity, &o.Meta, &o.Price.Amount, &o.Price.Currency,
-		&o.Status, &o.Reason, &o.Epoch, &o.Seq, &o.Terms, moment{&o.AcceptedAt}, moment{&o.StoredAt}, moment{&o.ExpiresAt},
-		moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID, &o.Unpaid)
+	err = r.Scan(&position, &o.ID, &o.Sale, &o.Buyer, &o.Key, &o.Quantity, &o.Meta, &o.Counters,
+		&o.Price.Amount, &o.Price.Currency, &o.Status, &o.Reason, &o.Epoch, &o.Seq, &o.Terms, moment{&o.AcceptedAt},
+		moment{&o.StoredAt}, moment{&o.ExpiresAt}, moment{&o.KeepUntil}, moment{&o.UpdatedAt}, &o.PaymentID, &o.Unpaid)
 	return o, position, err
 }
 
 // AppendValues appends those of NewOrderColumns.
 func (o *NewOrder) AppendValues(values []any, d Dialect) []any {
 	return append(values,
-		string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, o.Price.Amount, o.Price.Currency,
-		string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
+		string(o.ID), string(o.Sale), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, string(o.Counters),
+		o.Price.Amount, o.Price.Currency, string(o.Status), o.Reason, o.Epoch, o.Seq, o.Terms, o.Node,
 		d.Time(o.AcceptedAt), d.Time(o.StoredAt), d.Time(o.ExpiresAt), d.Time(o.KeepUntil), d.Time(o.UpdatedAt))
 }
 

@@ -34,7 +34,7 @@ var (
 	sqlPaymentsOf = newStatement("Erase.PaymentsOf", `SELECT c.order_id, c.from_status, c.payment_id, c.refused
 		FROM order_changes c WHERE c.order_id = ANY (?::text[]) AND (c.payment_id <> '' OR c.refused <> '')`)
 	sqlEraseOrder = newStatement("Erase.Order",
-		update("orders", "buyer_id, claim_key, meta, payment_id")+` WHERE order_id = ?`)
+		update("orders", "buyer_id, claim_key, meta, counters, payment_id")+` WHERE order_id = ?`)
 	sqlErasePayment = newStatement("Erase.Payment", update("order_changes", "payment_id, refused")+`
 		WHERE order_id = ? AND from_status = ? AND refused = ?`)
 	sqlForgetPayment = newStatement("Erase.ForgetPayment", `DELETE FROM payments WHERE order_id = ?`)
@@ -355,9 +355,9 @@ func (q *conn) eraseOrder(o *sluice.Order, history []payment) (changed bool) {
 	buyer := m.buyer(o.Buyer)
 	key, meta := m.key(o.ID, o.Key), m.meta(o.ID, o.Meta)
 	payment := m.ofOrder(o.ID, maskPayment, o.PaymentID)
-	if buyer != o.Buyer || key != o.Key || meta != o.Meta || payment != o.PaymentID {
+	if buyer != o.Buyer || key != o.Key || meta != o.Meta || payment != o.PaymentID || o.Counters != "" {
 		changed = true
-		q.set(sqlEraseOrder, buyer, key, meta, payment, o.ID)
+		q.set(sqlEraseOrder, buyer, key, meta, "", payment, o.ID)
 		q.exec(sqlForgetPayment, o.ID)
 	}
 	for _, p := range history {

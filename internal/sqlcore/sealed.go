@@ -188,6 +188,7 @@ func (m masker) letter(l *port.DeadLetter, buyer sluice.BuyerID) (claims string,
 			c.Buyer = m.buyer(c.Buyer)
 			c.Key = m.key(c.Order, c.Key)
 			c.Meta = m.meta(c.Order, c.Meta)
+			c.Counters = "" // of an archived sale: nothing counts any more
 		}
 		lines = port.AppendClaim(lines, c)
 	}

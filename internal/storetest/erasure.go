@@ -37,6 +37,7 @@ func personalClaims(src *source, n int) port.Entry {
 	for i := range n {
 		c := &e.Claims[i]
 		c.Buyer, c.Key, c.Meta = erasedBuyer, sluice.Key(fmt.Sprintf("key-4711-%04d", i)), `{"phone":"4711"}`
+		c.Counters = "home:4711=9"
 	}
 	return e
 }

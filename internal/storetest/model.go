@@ -56,7 +56,8 @@ func (m *model) insert(entries []port.Entry) (got port.Stored, ok bool) {
 			}
 			o := sluice.Order{
 				ID: c.Order, Sale: m.sale.ID, Buyer: c.Buyer, Key: c.Key, Quantity: c.Quantity, Meta: c.Meta, Price: m.sale.Price,
-				Status: sluice.Pending, Epoch: e.Epoch, Seq: e.FirstSeq + int64(i), Terms: e.Terms, AcceptedAt: e.At,
+				Counters: c.Counters,
+				Status:   sluice.Pending, Epoch: e.Epoch, Seq: e.FirstSeq + int64(i), Terms: e.Terms, AcceptedAt: e.At,
 			}
 			if m.sale.Cap != sluice.Unlimited && taken+c.Quantity > m.sale.Cap {
 				o.Status, o.Reason = sluice.Rejected, sluice.NotCovered

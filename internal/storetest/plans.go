@@ -78,7 +78,8 @@ var arguments = map[string]string{
 	"Admin.SelectAdminActions": "max page",
 
 	"Erase.SaleOfBuyer": "buyer text", "Erase.LockOrdersOfBuyer": "buyer sale text page",
-	"Erase.LockOrdersOfSale": "sale zero page", "Erase.PaymentsOf": "orders", "Erase.Order": "buyer key text text order",
+	"Erase.LockOrdersOfSale": "sale zero page", "Erase.PaymentsOf": "orders",
+	"Erase.Order":   "buyer key text text text order",
 	"Erase.Payment": "text text order pending text", "Erase.LettersAfter": "zero page", "Erase.Letter": "text text one",
 	"Erase.LockLetter": "one",
 	"Erase.IsListed":   "sale allow one buyer", "Erase.FirstAction": "", "Erase.LastAction": "",

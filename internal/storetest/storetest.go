@@ -327,6 +327,7 @@ func (s *source) entryOf(quantities ...int64) port.Entry {
 		e.Claims = append(e.Claims, sluice.Claim{
 			Buyer: sluice.BuyerID(fmt.Sprintf("buyer-%d-%d", s.epoch, s.made)), Key: sluice.Key(fmt.Sprintf("key-%08d", s.made)),
 			Quantity: quantity, Order: s.sale.Order(fmt.Sprintf("%016x%016x", s.epoch, s.made)), Meta: `{"n":1}`,
+			Counters: "home:17=9 city:1=1000000000000",
 		})
 	}
 	return e

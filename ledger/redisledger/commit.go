@@ -27,7 +27,7 @@ func (l *Ledger) commitArgs(m received, terms *sluice.Terms, claims []attempt) [
 	size, ones := 0, true
 	for i := range claims {
 		c := &claims[i]
-		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + 16
+		size += len(c.Buyer) + len(c.Key) + len(c.Order) + len(c.Meta) + len(c.Counters) + 16
 		ones = ones && c.Quantity == 1
 		switch {
 		case terms.Over(c.account(), c.Quantity): // I3
@@ -39,7 +39,7 @@ func (l *Ledger) commitArgs(m received, terms *sluice.Terms, claims []attempt) [
 			flags[i] = ofNewBuyer
 		}
 	}
-	args := l.appendAsker(make([]string, 0, 15+2*n+3*known), m, strconv.FormatInt(terms.Version, 10))
+	args := l.appendAsker(make([]string, 0, 16+2*n+3*known), m, strconv.FormatInt(terms.Version, 10))
 	args = append(args, name, strconv.Itoa(n), string(flags))
 
 	// One string for all of it, cut up: two allocations instead of 2n.
@@ -77,7 +77,7 @@ func (l *Ledger) commitArgs(m received, terms *sluice.Terms, claims []attempt) [
 		ends[i] = len(buf)
 	}
 	text := string(buf)
-	args = append(args, text[quantities:fields], text[:lines], text[lines:quantities])
+	args = append(args, text[quantities:fields], text[:lines], text[lines:quantities], countersOf(claims))
 	for i := range claims {
 		if flags[i] == ofKnownBuyer {
 			args = append(args, claims[i].record)
@@ -94,6 +94,19 @@ func (l *Ledger) commitArgs(m received, terms *sluice.Terms, claims []attempt) [
 		from = end
 	}
 	return args
+}
+
+// countersOf writes the counters of claims as commit.lua reads them.
+func countersOf(claims []attempt) string {
+	var b []byte
+	for i := range claims {
+		for _, c := range claims[i].Counters.List() {
+			b = strconv.AppendInt(b, int64(i+1), 10)
+			b = append(append(append(b, '\t'), c.Name...), '\t')
+			b = append(strconv.AppendInt(b, c.Max, 10), '\n')
+		}
+	}
+	return string(b)
 }
 
 // The widths of numbers in the arguments: the lines of a batch are shorter than a million

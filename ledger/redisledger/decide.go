@@ -58,6 +58,38 @@ func parseCommit(message rueidis.RedisMessage) (r commitReply, err error) {
 	return r, nil
 }
 
+// parseBack reads what a claim comes back with: the units taken at its turn and those that its
+// counters have, or the latter and how its buyer differs, of which NUL is a part.
+func parseBack(c *attempt, message rueidis.RedisMessage) (
+	taken int64, counted map[string]int64, differs string, err error,
+) {
+	if message.IsInt64() {
+		taken, err = message.AsInt64()
+		return taken, nil, "", err
+	}
+	text, err := message.ToString()
+	if err != nil {
+		return 0, nil, "", err
+	}
+	numbers, differs, found := strings.Cut(text, "\x00")
+	fields, ok := strings.Fields(numbers), true
+	if !found && len(fields) > 0 {
+		taken, ok = number(fields[0])
+		fields = fields[1:]
+	}
+	counters := c.Counters.List()
+	counted = make(map[string]int64, len(counters))
+	for i, counter := range counters {
+		if ok = ok && i < len(fields); ok {
+			counted[counter.Name], ok = number(fields[i])
+		}
+	}
+	if !ok {
+		err = fmt.Errorf("a claim of %d counters comes back with %.64q", len(counters), numbers)
+	}
+	return taken, counted, differs, err
+}
+
 // taking takes replies to commit.lua in: it decides the claims that come back.
 type taking struct {
 	l         *Ledger
@@ -85,7 +117,7 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 		return nil
 	case refused:
 		for i := range claims {
-			t.refuse(&claims[i], v.Decide(claims[i].account(), r.taken, claims[i].Quantity))
+			t.refuse(&claims[i], v.Decide(claims[i].account(), nil, r.taken, claims[i].Claim))
 		}
 	default:
 		seq := r.seq - int64(len(claims)-len(r.back)/2)
@@ -112,23 +144,15 @@ func (t *taking) take(claims []attempt, message rueidis.RedisMessage) error {
 			accept(int(position) - 1)
 			next++
 			c, waits := &claims[position-1], r.stopped > 0 && position > r.stopped
-			if pair[1].IsInt64() {
-				taken, err := pair[1].AsInt64()
-				if err != nil {
-					return err
-				}
-				if waits {
-					t.again = append(t.again, *c)
-				} else {
-					t.refuse(c, v.Decide(c.account(), taken, c.Quantity))
-				}
-				continue
-			}
-			differs, err := pair[1].ToString()
-			if err != nil {
+			taken, counted, differs, err := parseBack(c, pair[1])
+			switch {
+			case err != nil:
 				return err
-			}
-			if t.returned(c, &v, r.taken, waits, differs) {
+			case differs == "" && waits:
+				t.again = append(t.again, *c)
+			case differs == "":
+				t.refuse(c, v.Decide(c.account(), counted, taken, c.Claim))
+			case t.returned(c, &v, counted, r.taken, waits, differs):
 				reported = r.seq
 			}
 		}
@@ -171,11 +195,13 @@ func (t *taking) refuse(c *attempt, d sluice.Decision) {
 
 // returned decides a claim whose buyer is not as believed, and reports whether it was told of
 // an accepted claim. One that waits for its turn may find fewer units there.
-func (t *taking) returned(c *attempt, v *sluice.Verdict, taken int64, waits bool, differs string) (told bool) {
+func (t *taking) returned(c *attempt, v *sluice.Verdict, counted map[string]int64, taken int64, waits bool,
+	differs string,
+) (told bool) {
 	record, line, kept := "", "", ""
 	record, differs, _ = strings.Cut(differs, "\x00")
 	line, kept, _ = strings.Cut(differs, "\x00")
-	d, have, err := t.judge(c, v, taken, record, line, kept)
+	d, have, err := t.judge(c, v, counted, taken, record, line, kept)
 	switch {
 	case err != nil: // what was decided stays so
 		t.decisions[c.place] = sluice.Decision{Code: sluice.Unavailable}
@@ -201,7 +227,7 @@ const present = "+"
 
 // judge decides by what is on record: the buyer's record, a further claim with this key, and
 // what is kept of the batch of the claim with this key.
-func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line, kept string,
+func (t *taking) judge(c *attempt, v *sluice.Verdict, counted map[string]int64, taken int64, record, line, kept string,
 ) (d sluice.Decision, have *account, err error) {
 	record, known := strings.CutPrefix(record, present)
 	value, further := strings.CutPrefix(line, present)
@@ -209,7 +235,7 @@ func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line,
 	case !known && line != "", !further && line != "":
 		return d, nil, errAccount(c.Buyer, line)
 	case !known:
-		return v.Decide(sluice.Account{}, taken, c.Quantity), nil, nil
+		return v.Decide(sluice.Account{}, counted, taken, c.Claim), nil, nil
 	}
 	a, err := parseAccount(t.sale, c.Buyer, record)
 	if err != nil {
@@ -220,7 +246,7 @@ func (t *taking) judge(c *attempt, v *sluice.Verdict, taken int64, record, line,
 	case err != nil:
 		return d, nil, err
 	case !found:
-		return v.Decide(a.Account, taken, c.Quantity), &a, nil
+		return v.Decide(a.Account, counted, taken, c.Claim), &a, nil
 	}
 	r, err := first.placed(kept)
 	return r.Repeat(c.Claim), &a, err

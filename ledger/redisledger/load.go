@@ -57,6 +57,11 @@ func (l *Ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 			return err
 		}
 	}
+	for name, units := range countersIn(&image) {
+		if err := add("\n"+name, strconv.FormatInt(units, 10)); err != nil {
+			return err
+		}
+	}
 	// The sentinel goes in last and says that all of them are there.
 	args = append(args, sentinel, epoch)
 	if err := flush(); err != nil {
@@ -154,6 +159,20 @@ func gather(image *port.LoadImage) (map[sluice.BuyerID]*buyerImage, error) {
 		}
 	}
 	return buyers, nil
+}
+
+// countersIn returns how many live units of the image each counter has.
+func countersIn(image *port.LoadImage) map[string]int64 {
+	units := map[string]int64{}
+	for i := range image.Records {
+		r := &image.Records[i]
+		for _, c := range r.Counters.List() {
+			if r.Live {
+				units[c.Name] += r.Quantity
+			}
+		}
+	}
+	return units
 }
 
 // fields calls add with the fields of the buyers hash that hold the claims.

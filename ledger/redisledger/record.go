@@ -28,6 +28,8 @@ import (
 // LF BATCH holds what its claims have in common:
 //
 //	first sequence TAB epoch TAB at (ms) TAB terms [TAB positions that were not accepted, with commas]
+//
+// LF NAME, with a colon in the name, holds how many live units a counter has.
 
 // appendRecord appends the line of a record that a load brings in.
 func appendRecord(dst []byte, r *port.Record) []byte {

@@ -54,7 +54,10 @@ func (l *Ledger) release(ctx context.Context, sale sluice.SaleID, highest int64,
 		answer.Before += len(releases)
 		return nil
 	}
-	e := endings{sale: sale, taken: takenOf(&p), values: p.values(), accounts: map[sluice.BuyerID]*account{}}
+	e := endings{
+		sale: sale, taken: takenOf(&p), values: p.values(), accounts: map[sluice.BuyerID]*account{},
+		counters: map[string]int64{},
+	}
 	if err := e.end(releases); err != nil {
 		fence := damagedRecord
 		if errors.Is(err, errMoreUnits) {
@@ -120,7 +123,8 @@ type endings struct {
 	accounts map[sluice.BuyerID]*account
 	changes  [][2]string // of further claims: field, and what it becomes
 	units    int64
-	taken    int64 // by the sale, when they were read
+	counters map[string]int64 // of the units, those that a counter has
+	taken    int64            // by the sale, when they were read
 
 	ended, before int
 	unknown       []sluice.OrderID
@@ -166,6 +170,9 @@ func (e *endings) end(releases []port.Release) error {
 		over[r.Order] = true
 		e.ended++
 		e.units += claim.Quantity
+		for _, c := range claim.Counters.List() {
+			e.counters[c.Name] += claim.Quantity
+		}
 		if a.Units -= claim.Quantity; a.Units < 0 || e.units > e.taken {
 			return errMoreUnits
 		}
@@ -199,8 +206,12 @@ func (l *Ledger) ended(ctx context.Context, sale sluice.SaleID, epoch int64, e *
 	if have.epoch != epoch {
 		have = received{epoch: epoch}
 	}
-	args := l.appendAsker(make([]string, 0, 11+4*len(changes)), have, "")
-	args = append(args, strconv.FormatInt(e.units, 10), strconv.Itoa(len(changes)))
+	args := l.appendAsker(make([]string, 0, 12+4*len(changes)), have, "")
+	var counters []byte
+	for name, units := range e.counters {
+		counters = append(strconv.AppendInt(append(append(counters, name...), '\t'), units, 10), '\n')
+	}
+	args = append(args, strconv.FormatInt(e.units, 10), strconv.Itoa(len(changes)), string(counters))
 	for _, c := range changes {
 		args = append(args, c[0])
 	}

@@ -24,7 +24,7 @@ func (s *sale) decide(v *sluice.Verdict, a *account, c *sluice.Claim) sluice.Dec
 	if a != nil {
 		have = sluice.Account{Units: a.units, Orders: int64(a.orders), Unpaid: int64(a.unpaid)}
 	}
-	d := v.Decide(have, s.taken, c.Quantity)
+	d := v.Decide(have, s.counted, s.taken, c)
 	switch d.Code {
 	case 0:
 		return sluice.Decision{

@@ -90,6 +90,7 @@ func (s *sale) end(all endings, now time.Time) {
 		a := s.account(r.buyer())
 		s.taken -= r.quantity
 		a.units -= r.quantity
+		s.count(r.counters(), -r.quantity)
 		ended = append(ended, e.record)
 		if e.unpaid {
 			a.unpaid++

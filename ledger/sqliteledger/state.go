@@ -21,7 +21,9 @@ type sale struct {
 	epoch int64
 	seq   int64 // of the last accepted claim of this epoch
 	taken int64 // units of live orders
-	terms sluice.Terms
+	// counted is how many live units each counter has.
+	counted map[string]int64
+	terms   sluice.Terms
 	// cooldown is the refusal that goes on until cooldownUntil although the terms have
 	// lifted it (sluice.RefusalLease).
 	cooldown      sluice.Code
@@ -56,7 +58,7 @@ type view struct {
 func newSale(id sluice.SaleID, epoch int64, terms sluice.Terms, taken int64) *sale {
 	return &sale{
 		id: id, epoch: epoch, terms: terms, taken: taken, fence: port.FenceLoading,
-		buyers: map[uint64]int32{},
+		counted: map[string]int64{}, buyers: map[uint64]int32{},
 	}
 }
 
@@ -110,8 +112,26 @@ func (r *record) order() sluice.OrderID {
 
 func (r *record) meta() string { return r.line[strings.LastIndexByte(r.line, '\t')+1:] }
 
+// counters are beside the quantity (port.AppendClaim), the last field but one.
+func (r *record) counters() sluice.Counters {
+	before := r.line[:strings.LastIndexByte(r.line, '\t')]
+	_, counters, _ := strings.Cut(before[strings.LastIndexByte(before, '\t')+1:], " ")
+	return sluice.Counters(counters)
+}
+
 func (r *record) claim() sluice.Claim {
-	return sluice.Claim{Buyer: r.buyer(), Key: r.key(), Quantity: r.quantity, Order: r.order(), Meta: r.meta()}
+	return sluice.Claim{
+		Buyer: r.buyer(), Key: r.key(), Quantity: r.quantity, Order: r.order(), Meta: r.meta(), Counters: r.counters(),
+	}
+}
+
+// count adds the units of a claim to its counters.
+func (s *sale) count(counters sluice.Counters, units int64) {
+	for _, c := range counters.List() {
+		if s.counted[c.Name] += units; s.counted[c.Name] == 0 {
+			delete(s.counted, c.Name)
+		}
+	}
 }
 
 // record returns the record of a sale as the port has it, but for what has ended
@@ -266,6 +286,7 @@ func (s *sale) remember(a *account, c *sluice.Claim, line string, seq int64, b *
 	a.orders++
 	if live {
 		a.units += c.Quantity
+		s.count(c.Counters, c.Quantity)
 	}
 	if unpaid {
 		a.unpaid++

@@ -153,7 +153,8 @@ func fitting(orders []sqlcore.NewOrder) int {
 	bytes := 0
 	for n := range min(len(orders), maxRows) {
 		o := &orders[n]
-		bytes += len(o.ID) + len(o.Sale) + len(o.Buyer) + len(o.Key) + len(o.Meta) + len(o.Reason) + len(o.Node)
+		bytes += len(o.ID) + len(o.Sale) + len(o.Buyer) + len(o.Key) + len(o.Meta) + len(o.Counters) +
+			len(o.Reason) + len(o.Node)
 		if n > 0 && bytes > maxBytes {
 			return n
 		}

@@ -151,23 +151,25 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 // fastArgs are the arguments of insertFast: the claims, column by column.
 func fastArgs(b *sqlcore.Batch) []any {
 	n := len(b.Claims)
-	ids, buyers, keys, metas, nodes :=
-		make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	ids, buyers, keys, nodes := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	metas, counters := make([]string, n), make([]string, n)
 	quantities, epochs, seqs, terms := make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
 	accepted := make([]time.Time, n)
 	for i := range b.Claims {
 		c := &b.Claims[i]
-		ids[i], buyers[i], keys[i], metas[i], nodes[i] = string(c.Order), string(c.Buyer), string(c.Key), c.Meta, c.Node
+		ids[i], buyers[i], keys[i], nodes[i] = string(c.Order), string(c.Buyer), string(c.Key), c.Node
+		metas[i], counters[i] = c.Meta, string(c.Counters)
 		quantities[i], epochs[i], seqs[i], terms[i] = c.Quantity, c.Epoch, c.Seq, c.Terms
 		accepted[i] = c.At
 	}
 	return []any{
-		string(b.Sale), b.Units, ids, buyers, keys, quantities, metas, epochs, seqs, terms, nodes, accepted, b.Epoch,
+		string(b.Sale), b.Units, ids, buyers, keys, quantities, metas, counters, epochs, seqs, terms, nodes, accepted,
+		b.Epoch,
 	}
 }
 
 func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
-	var ids, sales, buyers, keys, metas, currencies, statuses, reasons, nodes []string
+	var ids, sales, buyers, keys, metas, counters, currencies, statuses, reasons, nodes []string
 	var quantities, prices, epochs, seqs, terms []int64
 	var accepted, stored, expires, kept, updated []time.Time
 	for i := range orders {
@@ -175,6 +177,7 @@ func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.Ne
 		ids, sales = append(ids, string(o.ID)), append(sales, string(o.Sale))
 		buyers, keys = append(buyers, string(o.Buyer)), append(keys, string(o.Key))
 		quantities, metas = append(quantities, o.Quantity), append(metas, o.Meta)
+		counters = append(counters, string(o.Counters))
 		prices, currencies = append(prices, o.Price.Amount), append(currencies, o.Price.Currency)
 		statuses, reasons = append(statuses, string(o.Status)), append(reasons, o.Reason)
 		epochs, seqs = append(epochs, o.Epoch), append(seqs, o.Seq)
@@ -182,8 +185,8 @@ func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.Ne
 		accepted, stored, expires = append(accepted, o.AcceptedAt), append(stored, o.StoredAt), append(expires, o.ExpiresAt)
 		kept, updated = append(kept, o.KeepUntil), append(updated, o.UpdatedAt)
 	}
-	result, err := tx.ExecContext(ctx, insertOrders, ids, sales, buyers, keys, quantities, metas, prices, currencies,
-		statuses, reasons, epochs, seqs, terms, nodes, accepted, stored, expires, kept, updated)
+	result, err := tx.ExecContext(ctx, insertOrders, ids, sales, buyers, keys, quantities, metas, counters, prices,
+		currencies, statuses, reasons, epochs, seqs, terms, nodes, accepted, stored, expires, kept, updated)
 	if err != nil {
 		return 0, err
 	}
@@ -252,7 +255,7 @@ const insertFast = insertSale + insertRows
 
 const insertSale = `WITH sale AS (
 		UPDATE sales SET taken = taken + $2::bigint
-		WHERE id = $1 AND (cap IS NULL OR taken + $2::bigint <= cap) AND epoch <= $13
+		WHERE id = $1 AND (cap IS NULL OR taken + $2::bigint <= cap) AND epoch <= $14
 		RETURNING price_amount, price_currency, CASE WHEN free THEN 'paid' ELSE 'pending' END AS status,
 			date_trunc('milliseconds', clock_timestamp()) AS now,
 			payment_window_ms * interval '1 millisecond' AS payment_window,
@@ -261,20 +264,21 @@ const insertSale = `WITH sale AS (
 
 const insertRows = `
 	INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
-	SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,
-		sale.status, '', c.epoch, c.seq, c.terms, c.node, c.accepted_at,
+	SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, c.counters, sale.price_amount,
+		sale.price_currency, sale.status, '', c.epoch, c.seq, c.terms, c.node, c.accepted_at,
 		sale.now, sale.now + payment_window, sale.now + payment_window + payment_grace, sale.now
 	FROM sale, unnest($3::text[], $4::text[], $5::text[], $6::bigint[], $7::text[],
-			$8::bigint[], $9::bigint[], $10::bigint[], $11::text[], $12::timestamptz[])
-		WITH ORDINALITY AS c (order_id, buyer_id, claim_key, quantity, meta, epoch, seq, terms, node, accepted_at, n)
+			$8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::timestamptz[])
+		WITH ORDINALITY AS c (order_id, buyer_id, claim_key, quantity, meta, counters, epoch, seq, terms, node,
+			accepted_at, n)
 	ORDER BY c.n`
 
 // insertOrders stores orders as they are; see sqlcore.Dialect.InsertOrders.
 const insertOrders = `INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 	SELECT ` + sqlcore.NewOrderColumns + `
-	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::bigint[], $8::text[],
-			$9::text[], $10::text[], $11::bigint[], $12::bigint[], $13::bigint[], $14::text[],
-			$15::timestamptz[], $16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[])
+	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bigint[],
+			$9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[],
+			$16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[], $20::timestamptz[])
 		WITH ORDINALITY AS o (` + sqlcore.NewOrderColumns + `, n)
 	ORDER BY o.n
 	ON CONFLICT DO NOTHING`

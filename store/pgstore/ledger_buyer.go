@@ -3,6 +3,8 @@ package pgstore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -113,7 +115,7 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 	if err != nil {
 		return err
 	}
-	return scanRecords(rows, func(r port.Record) bool {
+	if err := scanRecords(rows, func(r port.Record) bool {
 		b := d.buyers[r.Buyer]
 		if b == nil {
 			b = &buyer{}
@@ -121,12 +123,28 @@ func (d *deciding) lookMore(ctx context.Context, conn *pgxpool.Conn) error {
 		}
 		b.add(r)
 		return true
+	}); err != nil || len(d.counted) == 0 {
+		return err
+	}
+	if rows, err = conn.Query(ctx, promisesOfCounters, d.state.Sale, slices.Collect(maps.Keys(d.counted))); err != nil {
+		return err
+	}
+	return d.count(rows)
+}
+
+// count adds rows of counters and their units.
+func (d *deciding) count(rows pgx.Rows) error {
+	name, units := "", int64(0)
+	_, err := pgx.ForEachRow(rows, []any{&name, &units}, func() error {
+		d.counted[name] += units
+		return nil
 	})
+	return err
 }
 
 // Statements about buyers. Their first argument is the sale.
 const (
-	recordColumns  = `buyer_id, claim_key, order_id, quantity, meta, sale_id, epoch, seq, terms, accepted_at`
+	recordColumns  = `buyer_id, claim_key, order_id, quantity, meta, counters, sale_id, epoch, seq, terms, accepted_at`
 	orderRecord    = recordColumns + `, status IN ('pending', 'paid'), unpaid`
 	promisedRecord = recordColumns + `, true, false`
 
@@ -146,6 +164,19 @@ const (
 	promisesOfBuyers = `SELECT ` + promisedRecord + ` FROM ledger_promises p
 		WHERE sale_id = $1 AND buyer_id = ANY ($2::text[])
 		AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)`
+
+	// counterNames are the names in a column of counters. The sale is compared so that no index of
+	// sales has it: by that the planner would read a whole sale for each counter.
+	counterNames    = `string_to_array(regexp_replace(counters, '=[0-9]+', '', 'g'), ' ')`
+	unitsOfCounters = `SELECT c.name, (SELECT coalesce(sum(quantity), 0)::bigint FROM orders
+			WHERE counters <> '' AND status IN ('pending', 'paid') AND ` + counterNames + ` @> ARRAY[c.name]
+			AND sale_id || '' = $1)
+		FROM unnest($2::text[]) AS c (name)`
+	promisesOfCounters = `SELECT c.name, sum(p.quantity)::bigint
+		FROM unnest($2::text[]) AS c (name), ledger_promises p
+		WHERE p.sale_id = $1 AND ` + counterNames + ` @> ARRAY[c.name]
+		AND NOT EXISTS (SELECT FROM orders o WHERE o.order_id = p.order_id)
+		GROUP BY c.name`
 )
 
 // claimsOfBuyers has no argument for the limit: the planner would guess at it, and plan
@@ -159,8 +190,8 @@ func scanRecords(rows pgx.Rows, yield func(port.Record) bool) error {
 	defer rows.Close()
 	for rows.Next() {
 		var r port.Record
-		if err := rows.Scan(&r.Buyer, &r.Key, &r.Order, &r.Quantity, &r.Meta, &r.Sale, &r.Epoch, &r.Seq, &r.Terms, &r.At,
-			&r.Live, &r.Unpaid); err != nil {
+		if err := rows.Scan(&r.Buyer, &r.Key, &r.Order, &r.Quantity, &r.Meta, &r.Counters, &r.Sale, &r.Epoch, &r.Seq,
+			&r.Terms, &r.At, &r.Live, &r.Unpaid); err != nil {
 			return err
 		}
 		if r.At = sqlcore.WholeMillis(r.At); !yield(r) {

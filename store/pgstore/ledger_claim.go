@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -166,16 +167,20 @@ type deciding struct {
 	claims    []sluice.Claim
 	decisions []sluice.Decision
 	buyers    map[sluice.BuyerID]*buyer // nil: who has no claim
+	counted   map[string]int64          // live units of each counter that a claim names
 	told      told                      // of the decisions
 }
 
 func (l *ledger) deciding(claims []sluice.Claim) *deciding {
 	d := &deciding{
 		l: l, claims: claims, decisions: make([]sluice.Decision, len(claims)),
-		buyers: make(map[sluice.BuyerID]*buyer, len(claims)),
+		buyers: make(map[sluice.BuyerID]*buyer, len(claims)), counted: map[string]int64{},
 	}
 	for i := range claims {
 		d.buyers[claims[i].Buyer] = nil
+		for _, c := range claims[i].Counters.List() {
+			d.counted[c.Name] = 0
+		}
 	}
 	return d
 }
@@ -209,6 +214,9 @@ func (d *deciding) read(ctx context.Context, conn *pgxpool.Conn, id sluice.SaleI
 			return true
 		})
 	})
+	if len(d.counted) > 0 {
+		batch.Queue(unitsOfCounters, id, slices.Collect(maps.Keys(d.counted))).Query(d.count)
+	}
 	return loaded, conn.SendBatch(ctx, batch).Close()
 }
 
@@ -246,6 +254,9 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 				}
 				b.add(r)
 				h.Seq, h.Taken = a.Seq, h.Taken+c.Quantity
+				for _, counter := range c.Counters.List() {
+					d.counted[counter.Name] += c.Quantity
+				}
 				accepted.Claims = append(accepted.Claims, sqlcore.Placed{Record: r, Node: d.l.node})
 				accepted.Units += c.Quantity
 			}
@@ -277,7 +288,7 @@ func (d *deciding) one(v *sluice.Verdict, b *buyer, c *sluice.Claim) sluice.Deci
 	if have.Orders > manyClaims { // not all of them were counted, and limits fail closed
 		have = sluice.Account{Units: sluice.MaxUnits, Orders: sluice.MaxUnits, Unpaid: sluice.MaxUnits}
 	}
-	a := v.Decide(have, h.Taken, c.Quantity)
+	a := v.Decide(have, d.counted, h.Taken, c)
 	switch a.Code {
 	case 0:
 		return sluice.Decision{
@@ -303,7 +314,7 @@ const (
 	updateState = `UPDATE ledger_sales SET seq = $2, cooldown = $3, cooldown_until = $4, reopened = $5 WHERE sale_id = $1`
 	// insertClaims is insertFast with the ledger's row: neither changes without the other.
 	insertClaims = insertSale + `, ledger AS (
-		UPDATE ledger_sales SET seq = $14, cooldown = $15, cooldown_until = $16, reopened = $17
+		UPDATE ledger_sales SET seq = $15, cooldown = $16, cooldown_until = $17, reopened = $18
 		FROM sale WHERE sale_id = $1
 	)` + insertRows
 )

@@ -46,7 +46,7 @@ func (d *deciding) fresh(ctx context.Context, conn *pgxpool.Conn, id sluice.Sale
 	quantities := make([]int64, n)
 	for i := range d.claims {
 		c := &d.claims[i]
-		if v.Decide(sluice.Account{}, 0, c.Quantity).Code != 0 {
+		if c.Counters != "" || v.Decide(sluice.Account{}, nil, 0, c).Code != 0 {
 			return false, nil
 		}
 		orders[i], buyers[i], keys[i], metas[i] = string(c.Order), string(c.Buyer), string(c.Key), c.Meta
@@ -124,8 +124,8 @@ const insertFresh = `WITH now AS MATERIALIZED (
 		UPDATE ledger_sales SET seq = sale.seq + $12::bigint FROM sale WHERE sale_id = $1
 	), placed AS (
 		INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
-		SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, sale.price_amount, sale.price_currency,
-			sale.status, '', $8, sale.seq + c.n, $9, $10, sale.at,
+		SELECT c.order_id, $1, c.buyer_id, c.claim_key, c.quantity, c.meta, '', sale.price_amount,
+			sale.price_currency, sale.status, '', $8, sale.seq + c.n, $9, $10, sale.at,
 			sale.now, sale.now + payment_window, sale.now + payment_window + payment_grace, sale.now
 		FROM sale, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
 			WITH ORDINALITY AS c (order_id, buyer_id, claim_key, meta, quantity, n)

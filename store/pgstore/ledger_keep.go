@@ -98,14 +98,16 @@ func (l *ledger) Load(ctx context.Context, image port.LoadImage) (err error) {
 
 func (l *ledger) promise(ctx context.Context, tx pgx.Tx, image *port.LoadImage, some []*port.Record) error {
 	n := len(some)
-	buyers, keys, orders, metas := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
+	buyers, keys, orders := make([]string, n), make([]string, n), make([]string, n)
+	metas, counters := make([]string, n), make([]string, n)
 	quantities, seqs, terms, at := make([]int64, n), make([]int64, n), make([]int64, n), make([]time.Time, n)
 	for i, r := range some {
-		buyers[i], keys[i], orders[i], metas[i] = string(r.Buyer), string(r.Key), string(r.Order), r.Meta
+		buyers[i], keys[i], orders[i] = string(r.Buyer), string(r.Key), string(r.Order)
+		metas[i], counters[i] = r.Meta, string(r.Counters)
 		quantities[i], seqs[i], terms[i], at[i] = r.Quantity, r.Seq, r.Terms, sqlcore.WholeMillis(r.At)
 	}
-	_, err := tx.Exec(ctx, insertPromises, image.Sale, image.Epoch, buyers, keys, orders, metas, quantities, seqs, terms,
-		at)
+	_, err := tx.Exec(ctx, insertPromises, image.Sale, image.Epoch, buyers, keys, orders, metas, counters, quantities,
+		seqs, terms, at)
 	return err
 }
 
@@ -124,9 +126,9 @@ const (
 		version, total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`
 	insertPromises = `INSERT INTO ledger_promises
-			(sale_id, epoch, buyer_id, claim_key, order_id, meta, quantity, seq, terms, accepted_at)
-		SELECT $1, $2, p.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[],
-			$9::bigint[], $10::timestamptz[]) AS p`
+			(sale_id, epoch, buyer_id, claim_key, order_id, meta, counters, quantity, seq, terms, accepted_at)
+		SELECT $1, $2, p.* FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[],
+			$9::bigint[], $10::bigint[], $11::timestamptz[]) AS p`
 	setTerms = `UPDATE ledger_sales SET cooldown = $2, cooldown_until = $3, reopened = $4, version = $5, total = $6,
 		max_per_buyer = $7, max_orders = $8, max_unpaid = $9, opens_at = $10, closes_at = $11, paused = $12
 		WHERE sale_id = $1`

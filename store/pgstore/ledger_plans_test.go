@@ -25,9 +25,9 @@ func TestPlansOfTheLedger(t *testing.T) {
 	orders := func(sale string, from, upto int) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), `INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta,
-				price_amount, currency, status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until,
+				counters, price_amount, currency, status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until,
 				updated_at)
-			SELECT $1 || n, $1, 'buyer-' || n, 'key-' || n, 1, '', 1, 'CNY', 'pending', '', 1, n, 1, 'one', now(), now(),
+			SELECT $1 || n, $1, 'buyer-' || n, 'key-' || n, 1, '', 'home:' || n || '=2', 1, 'CNY', 'pending', '', 1, n, 1, 'one', now(), now(),
 				now() + interval '1 s', now() + interval '1 s', now() FROM generate_series($2::int, $3::int) AS n`,
 			sale, from, upto); err != nil {
 			t.Fatal(err)
@@ -40,6 +40,8 @@ func TestPlansOfTheLedger(t *testing.T) {
 		"claimsByKey":    {claimsByKey, asked + `, '{key-1,key-2,key-7}'`},
 		"recall":         {recall, `'sale', 'buyer-7', 'key-7'`},
 		"find":           {find, `'sale', 'sale7'`},
+
+		"unitsOfCounters": {unitsOfCounters, `'sale', '{home:7,home:8,home:none}'`},
 	}
 	for name, st := range statements {
 		if _, err := conn.Exec(t.Context(), "PREPARE "+strings.ToLower(name)+" AS "+st[0]); err != nil {

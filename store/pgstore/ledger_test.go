@@ -98,7 +98,8 @@ func (s *storeSide) follow(ctx context.Context, image *port.LoadImage) error {
 			status = "pending"
 		}
 		rows = append(rows, []any{
-			string(r.Order), string(r.Sale), string(r.Buyer), string(r.Key), r.Quantity, r.Meta, int64(1), "CNY", status, "",
+			string(r.Order), string(r.Sale), string(r.Buyer), string(r.Key), r.Quantity, r.Meta, string(r.Counters), int64(1),
+			"CNY", status, "",
 			r.Epoch, r.Seq, r.Terms, "node", r.At, r.At, r.At.Add(time.Second), r.At.Add(time.Second), r.At, r.Unpaid,
 		})
 	}
@@ -112,7 +113,7 @@ func (s *storeSide) follow(ctx context.Context, image *port.LoadImage) error {
 			return err
 		}
 		_, err = tx.CopyFrom(ctx, pgx.Identifier{"orders"}, []string{
-			"order_id", "sale_id", "buyer_id", "claim_key", "quantity", "meta", "price_amount", "currency", "status",
+			"order_id", "sale_id", "buyer_id", "claim_key", "quantity", "meta", "counters", "price_amount", "currency", "status",
 			"reason", "epoch", "seq", "terms", "node", "accepted_at", "stored_at", "expires_at", "keep_until", "updated_at",
 			"unpaid",
 		}, pgx.CopyFromRows(rows))

@@ -157,7 +157,8 @@ func (i *insertion) run(ctx context.Context, tx *sql.Tx, d dialect, rows []sqlco
 	for n := range rows {
 		o := &rows[n]
 		i.values = append(i.values,
-			string(o.ID), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, o.Seq, d.Time(o.AcceptedAt))
+			string(o.ID), string(o.Buyer), string(o.Key), o.Quantity, o.Meta, string(o.Counters), o.Seq,
+			d.Time(o.AcceptedAt))
 	}
 	result, err := i.stmt.ExecContext(ctx, i.values...)
 	if err != nil {
@@ -176,7 +177,8 @@ func (i *insertion) close() {
 // alike reports whether orders differ in their own columns alone.
 func alike(orders []sqlcore.NewOrder) bool {
 	shared := func(o sqlcore.NewOrder) sqlcore.NewOrder {
-		o.ID, o.Buyer, o.Key, o.Quantity, o.Meta, o.Seq, o.AcceptedAt = "", "", "", 0, "", 0, time.Time{}
+		o.ID, o.Buyer, o.Key, o.Quantity, o.Meta, o.Counters = "", "", "", 0, "", ""
+		o.Seq, o.AcceptedAt = 0, time.Time{}
 		return o
 	}
 	first := shared(orders[0])
@@ -236,9 +238,9 @@ const together = 50
 var (
 	insertOne = `INSERT OR FAIL INTO orders (sale_id, price_amount, currency, status, reason, epoch, terms, node,
 		stored_at, expires_at, keep_until, updated_at,
-		order_id, buyer_id, claim_key, quantity, meta, seq, accepted_at) VALUES ` + sqlcore.Placeholders(19)
+		order_id, buyer_id, claim_key, quantity, meta, counters, seq, accepted_at) VALUES ` + sqlcore.Placeholders(20)
 	insertMany = insertOne +
-		strings.Repeat(", (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?, ?, ?, ?, ?, ?, ?)", together-1)
+		strings.Repeat(", (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?, ?, ?, ?, ?, ?, ?, ?)", together-1)
 )
 
 // The three things that must be unique, one index each.

@@ -9,25 +9,29 @@
 --          for each: 1 if its buyer has a record, 2 if it must come back, for its buyer may not have it, else 0;
 --          13 the units of each claim, seven digits each, or '' if all ask for one;
 --          14 the claims as the journal has them (lines buyer TAB key TAB order TAB quantity TAB meta LF),
---          15 where each of these lines ends, six digits each;
---          16.. the records of buyers as the server has seen them, of each 1 in ARGV 12; then fields of the buyers
+--          15 where each of these lines ends, six digits each; 16 the counters of claims (lines position TAB name
+--          TAB most LF), nearly always '';
+--          17.. the records of buyers as the server has seen them, of each 1 in ARGV 12; then fields of the buyers
 --          hash and what they become: of each claim the buyer's, and behind it, of each 1, the claim's own
 -- Returns: {1}: the sale is not what the server takes it for; nothing is done; {1, sequence, the one that this server
 --          received}: these show it. {2, sequence, now in ms, end and code
 --          of the cooldown, taken}: nothing is accepted, and every buyer is as believed. Else {0, the same after the
 --          batch, where it stopped, and of each claim that is not accepted its position, and the units taken at its
---          turn; or, if its buyer is not as believed, the buyer's record, NUL, the further claim of this key, NUL,
---          what is kept of the batch of the claim with this key; record and claim behind a '+' where there is one}.
---          The others have the sequences up to the one after, in order. Where units are scarce, all claims behind
---          the first one that may be accepted at its turn, as soon as the server knows of its buyer, come back
--- Keeps:   I1 (taken + units <= total, claim by claim), I3 and I4 (a claim is accepted beside the record that it was
---          decided by, and where its key is not on record, or comes back), I5 (record and journal entry in one step),
+--          turn and counted in each of its counters, with spaces; or, if its buyer is not as believed, what is
+--          counted, NUL, the buyer's record, NUL, the further claim of this key, NUL, what is kept of the batch of
+--          the claim with this key; record and claim behind a '+' where there is one}.
+--          The others have the sequences up to the one after, in order. Where units are scarce, or it has counters,
+--          all claims behind the first one that may be accepted at its turn, as soon as the server knows of its
+--          buyer, come back
+-- Keeps:   I1 (taken + units <= total, claim by claim, and likewise in each counter), I3 and I4 (a claim is accepted
+--          beside the record that it was decided by, and where its key is not on record, or comes back), I5 (record
+--          and journal entry in one step),
 --          I8 (window and pause by one clock); loss is visible: a missing key, record, entry or received sequence
 --          lets nothing pass. A batch of which a claim is accepted, or is on record, counts as received up to the
 --          sequence after it, and under WAIT it writes: from Redis 7.2 on WAIT covers nothing but the writes of its
 --          own connection
--- Cost:    6 to 10 commands whatever n is, and whatever buyers have: of a claim at most three fields are read and two
---          are written. All text that is written is the server's
+-- Cost:    6 to 12 commands whatever n is, and whatever buyers have: of a claim at most three fields are read and two
+--          are written, and those of its counters. All text that is written is the server's
 -- Resend:  safe: what was accepted the first time is on record and comes back
 
 local ARGV = ARGV
@@ -35,7 +39,7 @@ local unpack = table.unpack or unpack
 local find, sub, match, byte = string.find, string.sub, string.match, string.byte
 local n, flags, ones = tonumber(ARGV[11]), ARGV[12], ARGV[13] == ''
 local _, k = string.gsub(flags, '1', '')
-local before, p = 15 + k, n + k -- field j is at before + 2j - 1, and what it becomes behind it
+local before, p = 16 + k, n + k -- field j is at before + 2j - 1, and what it becomes behind it
 local names = {unpack(ARGV, 1, p + 2)} -- as long as it will be: growing costs more than these values
 names[1], names[2] = '\n', '\n' .. ARGV[10]
 for j = 1, p do
@@ -80,12 +84,31 @@ if f > 0 then
   end
 end
 
+-- Counters: the field of each claim's, and the most units; by field the live units. One that is damaged is full.
+local counters, counts, changed = {}, {}, {}
+if ARGV[16] ~= '' then
+  local asked, c = {}, 0
+  for position, name, most in string.gmatch(ARGV[16], '(%d+)\t(%C+)\t(%d+)\n') do
+    local i, field_of = tonumber(position), '\n' .. name
+    counters[i] = counters[i] or {}
+    table.insert(counters[i], {field_of, tonumber(most)})
+    if not counts[field_of] then
+      c = c + 1
+      asked[c], counts[field_of] = field_of, 0
+    end
+  end
+  local found = redis.call('HMGET', KEYS[2], unpack(asked))
+  for j = 1, c do
+    counts[asked[j]] = tonumber(found[j] or '0') or 9007199254740991
+  end
+end
+
 local skipped, m, stopped = {}, 0, 0 -- positions that are not accepted
 local gone, g = {}, 0                -- fields that are not written
 local out = {0, 0, now, s[13], tonumber(s[6]), 0, 0}
 local shown, again = false, false    -- whether a record is in the answer, and a claim that is on record
 local of, batches, b = {}, {}, 0     -- answers that need what is kept of a batch
-local seen = 15                      -- before what the server has seen of the buyer
+local seen = 16                      -- before what the server has seen of the buyer
 for i = 1, n do
   local at_field, flag, units = fields[i], byte(flags, i), ones and 1 or tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
   local record, line, key, differs = held[at_field + 2], lines[i], keys[i], flag == 50
@@ -97,13 +120,24 @@ for i = 1, n do
     differs = true
   end
   local repeats = line or (key and record and find(record, key, 1, true))
-  if turns and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
-  if differs or not open or stopped > 0 or (bounded and taken + units > total) then
+  if (turns or counters[i]) and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
+  local counted, full = '', false
+  if counters[i] then
+    for _, counter in ipairs(counters[i]) do
+      counted = counted .. string.format(' %.0f', counts[counter[1]])
+      full = full or counts[counter[1]] + units > counter[2]
+    end
+  end
+  if differs or not open or stopped > 0 or full or (bounded and taken + units > total) then
     m = m + 1
     skipped[m], out[6 + 2 * m], out[7 + 2 * m] = i, i, taken
+    if counted ~= '' then
+      shown, out[7 + 2 * m] = true, string.format('%.0f', taken) .. counted
+    end
     if differs and (record or line or flag == 49) then
       shown = true
-      out[7 + 2 * m] = (record and '+' .. record or '') .. '\0' .. (line and '+' .. line or '') .. '\0'
+      out[7 + 2 * m] = counted .. '\0' .. (record and '+' .. record or '') .. '\0' ..
+        (line and '+' .. line or '') .. '\0'
       if repeats then
         again = true
         local batch = match((line or record) .. '\n', '\t(%w+):%d+\t%d+u?\n')
@@ -121,6 +155,11 @@ for i = 1, n do
     end
   else
     taken = taken + units
+    if counters[i] then
+      for _, counter in ipairs(counters[i]) do
+        counts[counter[1]], changed[counter[1]] = counts[counter[1]] + units, true
+      end
+    end
   end
 end
 if b > 0 then
@@ -152,6 +191,13 @@ if m < n then -- I5; the journal first: what a torn transaction leaves of the ba
     last = last - 2
   end
   redis.call('HSET', KEYS[2], names[2], batch, unpack(ARGV, before + 1, last))
+  if next(changed) then
+    local fields_of, c = {}, 0
+    for field_of in pairs(changed) do
+      fields_of[c + 1], fields_of[c + 2], c = field_of, counts[field_of], c + 2
+    end
+    redis.call('HSET', KEYS[2], unpack(fields_of))
+  end
   redis.call('HSET', KEYS[1], 'seq', seq, 'taken', taken, 'entries', length + 1, ARGV[2], seq)
 elseif again and (ARGV[8] == '1' or told ~= seq) then -- I4: a replay is an acceptance too
   redis.call('HSET', KEYS[1], ARGV[2], seq)

@@ -143,6 +143,7 @@ CREATE TABLE IF NOT EXISTS orders (
     claim_key    VARBINARY(64)  NOT NULL,
     quantity     BIGINT         NOT NULL CHECK (quantity >= 1),
     meta         VARCHAR(512)   NOT NULL,
+    counters     VARCHAR(255)   NOT NULL DEFAULT '', -- NAME=MAX, separated by spaces
     price_amount BIGINT         NOT NULL CHECK (price_amount >= 0),
     currency     VARBINARY(3)   NOT NULL,
     status       VARBINARY(16)  NOT NULL CHECK (status IN

@@ -124,6 +124,7 @@ CREATE TABLE orders (
     claim_key    TEXT    NOT NULL,
     quantity     INTEGER NOT NULL CHECK (quantity >= 1),
     meta         TEXT    NOT NULL,
+    counters     TEXT    NOT NULL DEFAULT '', -- NAME=MAX, separated by spaces
     price_amount INTEGER NOT NULL CHECK (price_amount >= 0),
     currency     TEXT    NOT NULL,
     status       TEXT    NOT NULL CHECK (status IN
