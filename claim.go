@@ -67,6 +67,8 @@ type Caller struct {
 	// Sales lists the sales that the buyer's token admits the buyer to, signed by the
 	// shop (EligibleToken).
 	Sales []string
+	// Signed is what else the shop signs of the buyer, by name, for the limits of a sale.
+	Signed map[string]string
 	// Address is where the claim comes from, as far as it can be trusted, for the limits
 	// of a sale that count addresses.
 	Address netip.Addr

@@ -72,6 +72,8 @@ const (
 	TicketMissing Reason = "ticket_missing"
 	TicketInvalid Reason = "ticket_invalid"
 	TicketExpired Reason = "ticket_expired"
+	// LimitMissing: the sale has a limit by something that the buyer's token does not say.
+	LimitMissing Reason = "limit_missing"
 )
 
 // RefusedError: the buyer is not let in, whatever is left to buy. If it is

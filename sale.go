@@ -210,6 +210,11 @@ type Rules struct {
 	// Visibility says who finds the sale, Availability what they read of its units.
 	Visibility   Visibility   `json:"visibility,omitzero"`
 	Availability Availability `json:"availability,omitzero"`
+	// Limits bound what buyers have together. They alone decide who wins: they are fixed
+	// from the opening on, the ledger counts, and the audit judges. LimitSalt is the sale's
+	// own, and stays.
+	Limits    Limits `json:"limits,omitzero"`
+	LimitSalt string `json:"limit_salt,omitzero"`
 }
 
 // Visibility says which buyers find a sale. The merchant always does.
@@ -350,6 +355,9 @@ func (r *Rules) Validate() error {
 	case Exact, Some, None:
 	default:
 		return fmt.Errorf("availability %q: want exact, some or none", shorten(string(r.Availability)))
+	}
+	if err := r.Limits.validate(); err != nil {
+		return err
 	}
 	// A challenge or a risk service that guards nothing would be a surprise.
 	if r.Ticket == (Ticket{}) {

@@ -2,8 +2,11 @@ package api
 
 import (
 	"cmp"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -309,6 +312,7 @@ type Rules struct {
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
 	Visibility     sluice.Visibility   `json:"visibility"`   // listed, unlisted or hidden
 	Availability   sluice.Availability `json:"availability"` // exact, some or none
+	Limits         []sluice.Limit      `json:"limits"`
 }
 
 // The words of the wire for what needs no word in the program.
@@ -329,6 +333,7 @@ type PatchRules struct {
 	Eligibility    Nullable[sluice.Eligibility] `json:"eligibility,omitzero"`
 	Visibility     Opt[sluice.Visibility]       `json:"visibility,omitzero"`
 	Availability   Opt[sluice.Availability]     `json:"availability,omitzero"`
+	Limits         Nullable[[]sluice.Limit]     `json:"limits,omitzero"`
 }
 
 // apply edits the rules. What it leaves wrong, Rules.Validate says: except for
@@ -347,8 +352,12 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
 		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
 		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
+		setLimits(r, p.Limits),
 	)
 }
+
+// Empty reports whether the message changes nothing.
+func (p *PatchSale) Empty() bool { return reflect.DeepEqual(*p, PatchSale{}) }
 
 // TrafficOnly reports whether the message changes nothing but how much traffic a
 // sale lets through: rates and the admission ratio.
@@ -356,7 +365,25 @@ func (p *PatchSale) TrafficOnly() bool {
 	rest := *p
 	rest.BuyerRate, rest.AddressRate = Nullable[sluice.BuyerRate]{}, Nullable[sluice.AddressRate]{}
 	rest.AdmissionRatio = Nullable[float64]{}
-	return rest == PatchSale{}
+	return rest.Empty()
+}
+
+// setLimits takes the limits of a sale. The first ones give it its salt.
+func setLimits(r *sluice.Rules, limits Nullable[[]sluice.Limit]) error {
+	if !limits.Set {
+		return nil
+	}
+	r.Limits = sluice.Limits{}
+	if limits.Null {
+		return nil
+	}
+	n := len(limits.Value)
+	if n == 0 || n > len(r.Limits) || slices.Contains(limits.Value, sluice.Limit{}) {
+		return fmt.Errorf("limits: want 1 to %d, each with by and max, or null for none", len(r.Limits))
+	}
+	copy(r.Limits[:], limits.Value)
+	r.LimitSalt = cmp.Or(r.LimitSalt, rand.Text())
+	return nil
 }
 
 // setWord takes a word of which one is the zero value's.

@@ -79,6 +79,10 @@ type Config struct {
 	// invited buyers (eligibility "token") need tokens, or a list instead. Default: buyers have
 	// tokens.
 	Identify func(*http.Request) (sluice.BuyerID, error)
+	// Signed returns what the shop vouches for of the buyer whom Identify has just named, by name,
+	// for sales with limits: {"household": "17"}, say, as tokens have it in claims. It is asked as
+	// Identify is. Default: nothing, and such sales refuse sessions.
+	Signed func(*http.Request) map[string]string
 	// BuyerID says which spellings of a buyer's id are one buyer: "exact" (default):
 	// each is one of its own; "trimmed": without white space at both ends; "casefold":
 	// neither case nor compatible characters count, too. All servers of a shop need the

@@ -301,8 +301,8 @@ func (e *Engine) serverOptions(
 		Recover:   e.Recover, Outdated: e.follower.outdatedSales, Differ: e.follower.peers.differences,
 		Kinds:    api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
 		Buyers:   e.who.verifier,
-		Identify: e.cfg.Identify,
-		Admins:   e.who.admins, AdminDecided: counts.AdminActions(),
+		Identify: e.cfg.Identify, Signed: e.cfg.Signed,
+		Admins: e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}

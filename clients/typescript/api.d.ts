@@ -44,6 +44,7 @@ export interface AdminSale {
   fence: string;
   free?: boolean;
   id: string;
+  limits: RuleLimit[];
   list_price: Money | null;
   loaded: boolean;
   max_orders_per_buyer: number | null;
@@ -155,6 +156,7 @@ export interface CreateSale {
   eligibility?: string | null;
   free?: boolean;
   id?: string;
+  limits?: RuleLimitInput[] | null;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer: number | null;
@@ -372,6 +374,7 @@ export interface PatchSale {
   descriptions?: TextsInput;
   eligibility?: string | null;
   free?: boolean;
+  limits?: RuleLimitInput[] | null;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;
@@ -414,6 +417,7 @@ export interface Placed {
 export interface Problem {
   code: string;
   detail?: string;
+  limit?: string;
   opens_at?: string;
   order_ids?: string[];
   reason?: string;
@@ -523,6 +527,16 @@ export interface RuleChallenge {
 
 export interface RuleChallengeInput {
   difficulty: number;
+}
+
+export interface RuleLimit {
+  by?: string;
+  max?: number;
+}
+
+export interface RuleLimitInput {
+  by?: string;
+  max?: number;
 }
 
 export interface RuleRecoveredOrders {

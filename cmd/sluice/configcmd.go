@@ -149,6 +149,7 @@ func (a *app) tokenCommand() *cobra.Command {
 	var buyer string
 	var sales []string
 	var invited []sluice.SaleID
+	var signed map[string]string
 	var ttl time.Duration
 	cmd := &cobra.Command{
 		Use: "token --buyer BUYER", Short: "Print a buyer's token", Args: exactly(),
@@ -168,7 +169,7 @@ func (a *app) tokenCommand() *cobra.Command {
 			now := time.Now()
 			token, err := loadgen.Minter{
 				Secret: []byte(secret), Issuer: c.BuyerIssuer, Audience: c.BuyerAudience,
-				Sales: invited,
+				Sales: invited, Signed: signed,
 			}.Mint(sluice.BuyerID(buyer), now, ttl)
 			if err != nil {
 				return err
@@ -189,6 +190,8 @@ func (a *app) tokenCommand() *cobra.Command {
 	cmd.Flags().StringVar(&buyer, "buyer", "", "the buyer's `ID`, as the shop knows it (the token's sub)")
 	cmd.Flags().StringArrayVar(&sales, "invite", nil,
 		"`SALES` that the buyer is invited to, with commas between them (the token's sluice_sales)")
+	cmd.Flags().StringToStringVar(&signed, "claim", nil,
+		"another claim of the token, `NAME=VALUE` like household=17, which a sale may have a limit by")
 	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token is valid")
 	config.AddFlags(cmd.Flags(), "data_dir")
 	keptIn(cmd)
@@ -201,6 +204,12 @@ func (a *app) tokenCommand() *cobra.Command {
 		}
 		if err := sluice.BuyerID(buyer).Validate(); err != nil {
 			return fmt.Errorf("--buyer: %w", err)
+		}
+		for name, value := range signed {
+			if !sluice.Limitable(name) || value == "" || len(value) > sluice.MaxSigned {
+				return fmt.Errorf("--claim %s: want a name of 1 to 32 small letters, digits and _, none that tokens have "+
+					"anyway, and a value of 1 to %d bytes", name, sluice.MaxSigned)
+			}
 		}
 		invited, err = invitations(sales)
 		return err

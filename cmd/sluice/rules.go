@@ -20,7 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
-	visibility, availability                         string
+	visibility, availability, limits                 string
 	riskTimeout                                      time.Duration
 }
 
@@ -44,6 +44,8 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 		"who finds the sale: `WORD` listed, unlisted (by the sale's id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
 		"what buyers read of the units left: `WORD` exact, some (whether there are any) or none")
+	fl.StringVar(&f.limits, "limits", "",
+		"units of buyers of whom the shop signs the same, `BY=MAX` like household=2, up to 3 with commas, or none")
 	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }
 
@@ -88,6 +90,7 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 		flagRule(given, "eligibility", f.eligibility, &m.Eligibility, func(text string) (sluice.Eligibility, error) {
 			return sluice.Eligibility(text), nil
 		}),
+		flagRule(given, "limits", f.limits, &m.Limits, parseLimits),
 	)
 }
 
@@ -121,6 +124,19 @@ func flagRule[T any](given func(string) bool, name, text string, into *api.Nulla
 		*into = api.Value(v)
 	}
 	return nil
+}
+
+// parseLimits reads household=2,device=1.
+func parseLimits(text string) (limits []sluice.Limit, err error) {
+	for part := range strings.SplitSeq(text, ",") {
+		by, most, _ := strings.Cut(strings.TrimSpace(part), "=")
+		n, err := strconv.ParseInt(most, 10, 64)
+		if err != nil {
+			return nil, errors.New("want what the limits are by and how many units each, like household=2,device=1, or none")
+		}
+		limits = append(limits, sluice.Limit{By: by, Max: n})
+	}
+	return limits, nil
 }
 
 // parseRate reads 10/1s.
@@ -166,6 +182,9 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
 			k.OnFailure))
+	}
+	for _, limit := range r.Limits {
+		add("limit", fmt.Sprintf("%s per %s", figures.Plural(limit.Max, "unit", "units"), clean(limit.By)))
 	}
 	if r.Visibility != "" && r.Visibility != api.Listed {
 		add("visibility", clean(string(r.Visibility)))

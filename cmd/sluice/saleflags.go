@@ -94,7 +94,7 @@ func (a *app) salePatch() *cobra.Command {
 		func(c *client.Client, ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
 			var sale api.AdminSale
 			var err error
-			pictures := message == (api.PatchSale{}) // alone
+			pictures := message.Empty() // alone
 			if pictures || message.Titles.Set || message.Descriptions.Set {
 				sale, err = c.AdminSale(ctx, id)
 				f.shown.keep(&message.PatchShowcase, &sale)
@@ -115,7 +115,7 @@ func (a *app) salePatch() *cobra.Command {
 	f.add(cmd)
 	return before(cmd, func([]string) (err error) {
 		message, err = f.patch(cmd, time.Now())
-		if err == nil && message == (api.PatchSale{}) && len(f.shown.pictures) == 0 {
+		if err == nil && message.Empty() && len(f.shown.pictures) == 0 {
 			err = errors.New("nothing to change: want one flag at least, like --title")
 		}
 		return cmp.Or(err, f.shown.readPictures())

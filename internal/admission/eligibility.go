@@ -2,6 +2,7 @@ package admission
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -25,6 +26,18 @@ type Eligibility struct {
 // Eligible returns nil if the buyer may have a ticket of the sale, or buy
 // where none is asked for; a *sluice.RefusedError or ErrUnready otherwise.
 func (e *Eligibility) Eligible(view *View, buyer sluice.BuyerID, caller *sluice.Caller) error {
+	if err := e.invited(view, buyer, caller); err != nil {
+		return err
+	}
+	if _, missing := view.Sale.Rules.Counters(caller.Signed); missing != "" {
+		return refuse(sluice.LimitMissing, fmt.Sprintf(
+			"this sale has a limit by %s: want a token with a claim %q, a text of at most %d bytes or a whole number",
+			missing, missing, sluice.MaxSigned))
+	}
+	return nil
+}
+
+func (e *Eligibility) invited(view *View, buyer sluice.BuyerID, caller *sluice.Caller) error {
 	sale, lists := &view.Sale, e.Lists
 	if view.rulesOnly { // the store does not answer: no deny list, and no server is sure of an allow list
 		lists = nil

@@ -134,6 +134,14 @@ func TestEligibility(t *testing.T) {
 			name: "eligible in a way of the future", rules: sluice.Rules{Eligibility: "star"}, buyer: "ann",
 			want: sluice.NotEligible,
 		},
+		{
+			name: "what the limit is by", rules: sluice.Rules{Limits: sluice.Limits{{By: "home", Max: 2}}}, buyer: "bob",
+			caller: sluice.Caller{Signed: map[string]string{"home": "17"}},
+		},
+		{
+			name: "not what the limit is by", rules: sluice.Rules{Limits: sluice.Limits{{By: "home", Max: 2}}}, buyer: "bob",
+			caller: sluice.Caller{Signed: map[string]string{"device": "17"}}, want: sluice.LimitMissing,
+		},
 		{name: "good ticket", rules: ticket, buyer: "bob", caller: sluice.Caller{Ticket: "sale/bob"}},
 		{name: "no ticket", rules: ticket, buyer: "bob", want: sluice.TicketMissing},
 		{

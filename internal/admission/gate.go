@@ -208,6 +208,7 @@ func (g *Gate) screen(
 			decision, err = g.recall(ctx, view, claim, caller.Address, why)
 			return false, decision, err
 		}
+		claim.Counters, _ = view.Sale.Rules.Counters(caller.Signed)
 	}
 	return true, sluice.Decision{}, nil
 }

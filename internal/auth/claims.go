@@ -26,6 +26,7 @@ type claims struct {
 	issuer    string
 	audience  []string
 	sales     []string
+	signed    map[string]string // what limits may be by
 }
 
 // parseClaims reads a payload. Names are exact, and those that are not known
@@ -50,6 +51,8 @@ func parseClaims(payload []byte) (c claims, err error) {
 			c.audience, fault = parseTexts(value, true)
 		case "sluice_sales":
 			c.sales, fault = parseTexts(value, false)
+		default:
+			c.sign(string(name), value)
 		}
 		if fault != nil {
 			return fmt.Errorf(`the token's "%s" %w`, name, fault)
@@ -57,6 +60,23 @@ func parseClaims(payload []byte) (c claims, err error) {
 		return nil
 	})
 	return c, described(err, "the token", "the token's claims")
+}
+
+// sign keeps a text or a whole number that a limit may be by. Anything else is for others.
+func (c *claims) sign(name string, value []byte) {
+	if len(value) > sluice.MaxSigned+2 || !sluice.Limitable(name) {
+		return
+	}
+	text, err := parseText(value)
+	if err != nil {
+		if text = string(value); strings.Trim(text, "0123456789") != "" {
+			return
+		}
+	}
+	if c.signed == nil {
+		c.signed = map[string]string{}
+	}
+	c.signed[name] = text
 }
 
 // check says what is wrong with what a token claims.

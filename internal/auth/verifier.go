@@ -73,6 +73,9 @@ type Token struct {
 	// Sales are the ids in the claim "sluice_sales": sales by invitation that
 	// the shop lets this buyer into (sluice.EligibleToken).
 	Sales []string
+	// Signed are the other claims that are texts or whole numbers, by name, for the
+	// limits of sales.
+	Signed map[string]string
 }
 
 // Verifier identifies the buyer of a token: a JWT with "sub" (the buyer) and
@@ -237,7 +240,9 @@ func (v *Verifier) judge(ctx context.Context, token string) (verified, error) {
 	if err != nil {
 		return verified{}, err
 	}
-	found := verified{Token: Token{Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Issued: c.issued, Sales: c.sales}}
+	found := verified{Token: Token{
+		Buyer: sluice.BuyerID(c.subject), Expires: c.expires, Issued: c.issued, Sales: c.sales, Signed: c.signed,
+	}}
 	if h.alg == hs256 {
 		return found, nil
 	}

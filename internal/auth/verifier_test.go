@@ -12,6 +12,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -334,6 +335,21 @@ func TestInvitations(t *testing.T) {
 	}
 	claims["sluice_sales"] = "vip"
 	want(t, v, "one that is no list", signed(t, claims), `"sluice_sales"`)
+}
+
+// Texts and whole numbers that a limit may be by are kept; whatever else a login adds is nothing to it.
+func TestSignedClaims(t *testing.T) {
+	v := verifier(Options{Secret: secret})
+	claims := jwt.MapClaims{
+		"sub": "alice", "exp": at(time.Hour), "household": "17 elm street", "device": 4711, "long": strings.Repeat("x", 300),
+		"negative": -1, "half": 0.5, "yes": true, "none": nil, "list": []string{"a"}, "Name": "Alice", "iss": "login",
+	}
+	want := map[string]string{"household": "17 elm street", "device": "4711", "none": ""}
+	for range 2 {
+		if got, err := v.Verify(t.Context(), signed(t, claims)); err != nil || !maps.Equal(got.Signed, want) {
+			t.Errorf("%v, %v; want %v", got.Signed, err, want)
+		}
+	}
 }
 
 func TestVerifyAllocates(t *testing.T) {

@@ -39,8 +39,8 @@ func (s *Server) asBuyer(next tokenHandler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		text := bearer(r)
 		if text == "" && s.Identify != nil {
-			if buyer, ok := s.session(w, r); ok {
-				s.answerBuyer(w, r, auth.Token{Buyer: buyer}, next)
+			if token, ok := s.session(w, r); ok {
+				s.answerBuyer(w, r, token, next)
 			}
 			return
 		}
@@ -89,18 +89,18 @@ const (
 	mostIdentified = 4096
 )
 
-// session returns the buyer whose session of the shop a request comes with, or answers
+// session returns, as if it were a token, the buyer whose session of the shop a request comes with, or answers
 // it. Browsers send sessions with requests that other sites have them make as well: of
 // those only what changes nothing is answered.
-func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID, bool) {
+func (s *Server) session(w http.ResponseWriter, r *http.Request) (token auth.Token, ok bool) {
 	if err := s.forged.Check(r); err != nil {
 		s.refuseBuyer(w, r, api.CodeForbidden, reasonOrigin, "a page of another site may not act for a buyer of this one")
-		return "", false
+		return token, false
 	}
 	defer s.identifying.Add(-1)
 	if s.identifying.Add(1) > mostIdentified {
 		s.refuseBuyer(w, r, sluice.Overloaded.String(), "", "too many wait for the shop to say who asks; try again")
-		return "", false
+		return token, false
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), identified)
 	defer cancel()
@@ -108,20 +108,24 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) (sluice.BuyerID
 	if err != nil {
 		s.Log.Warn("the shop cannot say who asks", "error", err)
 		s.refuseBuyer(w, r, sluice.Unavailable.String(), reasonNoKeys, "who asks is not known now; try again in a moment")
-		return "", false
+		return token, false
 	}
 	if buyer == "" {
 		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonNoToken, "want a session of the shop, or a buyer's token")
-		return "", false
+		return token, false
 	}
 	if buyer, err = s.Buyers.BuyerID(buyer); err == nil {
 		err = auth.Visible(buyer)
 	}
 	if err != nil {
 		s.refuseBuyer(w, r, api.CodeUnauthenticated, reasonToken, "the session's buyer: "+err.Error())
-		return "", false
+		return token, false
 	}
-	return buyer, true
+	token.Buyer = buyer
+	if s.Signed != nil {
+		token.Signed = s.Signed(r.WithContext(ctx))
+	}
+	return token, true
 }
 
 // asAdmin answers the request if it comes with the key of an admin whose role

@@ -133,5 +133,6 @@ var refusalFixes = map[string]fix{
 	string(sluice.Denied):        {"the deny list of the sale", "only those who may not buy are on it"},
 	string(sluice.TicketMissing): {"the page", "it asks for a ticket first: docs/tickets.md"},
 	string(sluice.TicketInvalid): {"ticket_secret", "the same on every server"},
+	string(sluice.LimitMissing):  {"the login", "it adds what the sale's limits are by to the tokens"},
 	string(sluice.TicketExpired): {"the page", "it asks for another ticket when one has expired"},
 }

@@ -59,7 +59,7 @@ func (s *Server) placeOrder(w http.ResponseWriter, r *http.Request, token auth.T
 		s.Claims.Decided(sale, decision.Code)
 		s.writeProblem(w, api.Problem{
 			Code: decision.Code.String(), OrderIDs: decision.Orders,
-			Detail: s.limitOf(sale, claim.Quantity, decision.Orders),
+			Detail: s.limitOf(sale, claim.Quantity, &decision), Limit: sluice.LimitedBy(decision.Counter),
 		})
 	case err == nil:
 		s.refuse(w, sale, decision)

@@ -70,7 +70,9 @@ type Options struct {
 	// or no buyer; with an error it cannot say now. The request's context ends in time. Nil:
 	// there are no sessions.
 	Identify func(*http.Request) (sluice.BuyerID, error)
-	Admins   *auth.Admins
+	// Signed returns what the shop says of that buyer for the limits of sales. Nil: nothing.
+	Signed func(*http.Request) map[string]string
+	Admins *auth.Admins
 	// Proxies say whom to believe about where requests come from.
 	Proxies Proxies
 

@@ -270,7 +270,17 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 		Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility),
 		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
+		Limits: limitsMessage(r.Limits),
 	}
+}
+
+func limitsMessage(limits sluice.Limits) (list []sluice.Limit) {
+	for _, limit := range limits {
+		if limit != (sluice.Limit{}) {
+			list = append(list, limit)
+		}
+	}
+	return list
 }
 
 // listDeadLetters lists the journal entries that could not be stored and are

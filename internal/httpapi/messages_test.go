@@ -85,7 +85,7 @@ func TestSaleViews(t *testing.T) {
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
 		`"buyer_rate":null,"address_rate":null,"admission_ratio":null,"ticket":null,"challenge":null,"risk":null,` +
-		`"eligibility":null,"visibility":"listed","availability":"exact"}`
+		`"eligibility":null,"visibility":"listed","availability":"exact","limits":null}`
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

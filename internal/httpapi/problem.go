@@ -331,10 +331,18 @@ const tooOften = "this buyer or address asks too often; the same request may be 
 // limitOf says which limit, or one of which, a buyer who holds the orders
 // reached by a claim of the quantity, as far as this server knows the sale; it
 // makes no request.
-func (s *Server) limitOf(sale sluice.SaleID, quantity int64, orders []sluice.OrderID) string {
+func (s *Server) limitOf(sale sluice.SaleID, quantity int64, d *sluice.Decision) string {
 	view := s.Board.View(sale)
 	if view == nil || !view.Reading.Loaded {
 		return ""
+	}
+	orders := d.Orders
+	if by := sluice.LimitedBy(d.Counter); by != "" {
+		for _, limit := range view.Sale.Rules.Limits {
+			if limit.By == by {
+				return fmt.Sprintf("at most %d per %s, its other buyers' included", limit.Max, by)
+			}
+		}
 	}
 	var limits []string
 	terms := &view.Reading.Terms

@@ -37,6 +37,7 @@ func RefusalReasons() []string {
 		reasonNoToken, reasonToken, reasonSignature, reasonTime, reasonNoKeys, reasonAdminKey, reasonKey, reasonBody,
 		reasonTooLarge, reasonOrigin, string(sluice.Denied), string(sluice.NotEligible),
 		string(sluice.TicketMissing), string(sluice.TicketInvalid), string(sluice.TicketExpired),
+		string(sluice.LimitMissing),
 	}
 }
 

@@ -107,7 +107,7 @@ func (s *Server) mayAskForTicket(r *http.Request, kind string, token auth.Token)
 	case err != nil:
 		return nil, now, s.noTicketOf(sluice.Overloaded.String(), "")
 	}
-	err = s.Eligibility.Check.Eligible(view, token.Buyer, &sluice.Caller{Sales: token.Sales})
+	err = s.Eligibility.Check.Eligible(view, token.Buyer, &sluice.Caller{Sales: token.Sales, Signed: token.Signed})
 	if refused, ok := errors.AsType[*sluice.RefusedError](err); ok {
 		err = s.noTicket(notLetIn(refused))
 	} else if err != nil {
@@ -223,7 +223,7 @@ const ticketHeader = "Sluice-Ticket"
 
 // caller is what a buyer brings along with a claim.
 func (s *Server) caller(r *http.Request, sale sluice.SaleID, token auth.Token) sluice.Caller {
-	caller := sluice.Caller{Address: s.clientOf(r, sale), Sales: token.Sales}
+	caller := sluice.Caller{Address: s.clientOf(r, sale), Sales: token.Sales, Signed: token.Signed}
 	if values := r.Header[ticketHeader]; len(values) == 1 {
 		caller.Ticket = values[0]
 	}

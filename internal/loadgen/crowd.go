@@ -28,16 +28,8 @@ type Minter struct {
 	Issuer, Audience string // "iss" and "aud", if the server wants them
 	// Sales lists the sales that the buyer is invited to (sluice.EligibleToken).
 	Sales []sluice.SaleID
-}
-
-// buyerClaims are what a buyer's token says.
-type buyerClaims struct {
-	Buyer    sluice.BuyerID  `json:"sub"`
-	Issuer   string          `json:"iss,omitempty"`
-	Audience string          `json:"aud,omitempty"`
-	Issued   int64           `json:"iat"` // as Expires, seconds since 1970
-	Expires  int64           `json:"exp"`
-	Sales    []sluice.SaleID `json:"sluice_sales,omitempty"`
+	// Signed are more claims: what limits of sales are by.
+	Signed map[string]string
 }
 
 // Mint signs a token that is valid for ttl from now.
@@ -45,10 +37,20 @@ func (m Minter) Mint(buyer sluice.BuyerID, now time.Time, ttl time.Duration) (st
 	if err := buyer.Validate(); err != nil {
 		return "", err
 	}
-	token, err := auth.Sign(m.Secret, buyerClaims{
-		Buyer: buyer, Issuer: m.Issuer, Audience: m.Audience,
-		Issued: now.Unix(), Expires: now.Add(ttl).Unix(), Sales: m.Sales,
-	})
+	claims := map[string]any{"sub": buyer, "iat": now.Unix(), "exp": now.Add(ttl).Unix()}
+	for name, value := range m.Signed {
+		claims[name] = value
+	}
+	if m.Issuer != "" {
+		claims["iss"] = m.Issuer
+	}
+	if m.Audience != "" {
+		claims["aud"] = m.Audience
+	}
+	if len(m.Sales) > 0 {
+		claims["sluice_sales"] = m.Sales
+	}
+	token, err := auth.Sign(m.Secret, claims)
 	if err != nil {
 		return "", fmt.Errorf("loadgen: sign a token: %w", err)
 	}

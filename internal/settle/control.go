@@ -138,7 +138,7 @@ func (c *Control) AddPicture(ctx context.Context, id sluice.SaleID, picture slui
 
 func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
 	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
-		before := s.Terms
+		before := *s
 		if err := edit(s); err != nil {
 			return err
 		}
@@ -161,12 +161,14 @@ func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice
 }
 
 // fixed returns nil if nothing is changed that is fixed from the opening on.
-func fixed(s *sluice.Sale, before *sluice.Terms) error {
+func fixed(s, before *sluice.Sale) error {
 	switch {
 	case s.MaxPerBuyer != before.MaxPerBuyer:
 		return &sluice.StateError{Sale: s.ID, Detail: "max_per_buyer is fixed once the sale has opened"}
 	case s.MaxOrders != before.MaxOrders:
 		return &sluice.StateError{Sale: s.ID, Detail: "max_orders_per_buyer is fixed once the sale has opened"}
+	case s.Rules.Limits != before.Rules.Limits:
+		return &sluice.StateError{Sale: s.ID, Detail: "limits are fixed once the sale has opened"}
 	case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
 		return &sluice.StateError{Sale: s.ID, Detail: "a total cannot come or go once the sale has opened"}
 	case s.Total < before.Total:

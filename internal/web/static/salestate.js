@@ -11,7 +11,7 @@ export const COPY = 3000;
 // In REST ms a sale that was reopened may still refuse.
 const REST = 1000;
 
-const WARN = ["insufficient", "soldOutNow", "limit", "limitMany", "notEligible", "noSale"];
+const WARN = ["insufficient", "soldOutNow", "limit", "limitMany", "limitShared", "limitMissing", "notEligible", "noSale"];
 
 export class SaleState {
   sale = null; // as the server last said

@@ -207,11 +207,16 @@ export async function showSale(page) {
         return;
       case "buyer_limit":
         if (quantity > 1) state.note = { key: "limitMany" }; // fewer may be possible
-        else state.note = limitOrder(problem) ? { key: "limitOrder" } : { key: "limit", label: "buyLimit" };
+        else if (limitOrder(problem)) state.note = { key: "limitOrder" };
+        else state.note = { key: problem.body.limit ? "limitShared" : "limit", label: "buyLimit" };
         return;
       case "forbidden":
         if (["denied", "not_eligible"].includes(problem.body.reason)) {
           state.note = { key: "notEligible", label: "buyNot" };
+          return;
+        }
+        if (problem.body.reason === "limit_missing") {
+          state.note = { key: "limitMissing", label: "buyNot" };
           return;
         }
         break;

@@ -8,7 +8,7 @@ import { Problem } from "./http.js";
 const SPREAD = 10_000; // ms; a crowd must not ask in one instant
 const SPARE = 15_000; // ms before its end from which on a ticket is renewed
 const FIRST = 1000, LONGEST = 30_000; // ms between two tries in the background
-const FINAL = ["closed", "sale_state", "sale_not_found", "unauthenticated", "denied", "not_eligible"];
+const FINAL = ["closed", "sale_state", "sale_not_found", "unauthenticated", "denied", "not_eligible", "limit_missing"];
 const FAR = 2 ** 31 - 1; // ms, the longest timer
 
 export class Tickets {
@@ -54,7 +54,7 @@ export class Tickets {
     if (this.from === null || clock.now() < this.from) return null;
     if (this.share !== null) return ["proving", { percent: Math.round(this.share * 100) }];
     if (this.kept()) return ["ticketReady"];
-    if (this.refused) return [{ denied: "notEligible", not_eligible: "notEligible", unauthenticated: "expired" }[this.refused] ?? "ticketNone"];
+    if (this.refused) return [{ denied: "notEligible", not_eligible: "notEligible", limit_missing: "limitMissing", unauthenticated: "expired" }[this.refused] ?? "ticketNone"];
     return [this.failed ? "ticketFailed" : "ticket"];
   }
 
