@@ -6,20 +6,62 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
 // Apply implements port.Keeper. A total below the units taken is
-// sluice.ErrBelowTaken, and nothing changes (I1).
+// sluice.ErrBelowTaken, and nothing changes (I1). The server reads the sale and decides whether
+// it reopens; apply.lua applies the terms as far as that is still so.
 func (l *Ledger) Apply(ctx context.Context, sale sluice.SaleID, epoch int64, terms sluice.Terms) error {
-	fields := termsArgs(&terms)
-	args := append([]string{
-		strconv.FormatInt(epoch, 10), l.now(), strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10),
-		strconv.FormatInt(terms.Version, 10),
-	}, fields[:]...)
-	return l.keep(ctx, "apply", applyScript, sale, epoch, []string{l.keys.sale(sale)}, args, sluice.ErrBelowTaken)
+	if err := l.writable(); err != nil {
+		return err
+	}
+	for range maxTrips {
+		readings, err := l.Read(ctx, []sluice.SaleID{sale})
+		if err != nil {
+			return err
+		}
+		r := &readings[0]
+		if r.Loaded && r.Epoch == epoch && r.Terms.Version >= terms.Version {
+			return nil
+		}
+		until := ""
+		if at := alikeUntil(&r.Terms, &terms, r.Now); !at.IsZero() {
+			until = millis(at)
+		}
+		fields := termsArgs(&terms)
+		args := append([]string{
+			strconv.FormatInt(epoch, 10), l.now(), until, strconv.FormatInt(r.Terms.Version, 10),
+			oneIf(r.Terms.Available(r.Taken) == 0), oneIf(r.Terms.Lowers(terms.Total)),
+			strconv.FormatInt(sluice.RefusalLease.Milliseconds(), 10),
+			strconv.Itoa(int(r.Terms.Reopens(&terms, r.Taken, r.Now))), strconv.FormatInt(terms.Version, 10),
+		}, fields[:]...)
+		err = l.keep(ctx, "apply", applyScript, sale, epoch, []string{l.keys.sale(sale)}, args, sluice.ErrBelowTaken)
+		if !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+	return fmt.Errorf("redisledger: apply sale=%s: %w", sale, errChanged)
+}
+
+// errChanged: the sale is not as it was read, and nothing was done.
+var errChanged = errors.New("the sale changed again and again")
+
+// alikeUntil returns the first moment after now from which on other terms may reopen a sale
+// that they do not reopen now, or the other way round; zero if there is none.
+func alikeUntil(before, after *sluice.Terms, now time.Time) (first time.Time) {
+	for _, at := range []time.Time{
+		before.OpensAt, before.ClosesAt, after.OpensAt, after.ClosesAt,
+		after.OpensAt.Add(time.Millisecond - sluice.RefusalLease), // no earlier does every server know in time
+	} {
+		if at.After(now) && (first.IsZero() || at.Before(first)) {
+			first = at
+		}
+	}
+	return first
 }
 
 // Fence implements port.Keeper. With Options.WaitReplicas it returns when the
@@ -69,6 +111,8 @@ func (l *Ledger) keep(ctx context.Context, what string, s *script, sale sluice.S
 		return port.ErrStaleEpoch
 	case done == -2:
 		return minusTwo
+	case done == 2:
+		return errChanged
 	}
 	return nil
 }

@@ -1,73 +1,41 @@
--- apply.lua: make newer terms the ones that decide.
+-- apply.lua: make newer terms the ones that decide, if the sale is as the server has read it.
 --
 -- KEYS:    1 sale hash
--- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 the cooldown of a reopened sale, in ms,
---          4 version, 5 total, 6 max_buyer, 7 max_orders (-1: no limit), 8 opens, 9 closes (0: none), 10 paused,
---          11 max_unpaid (0: no limit)
--- Returns: 1 when applied, 2 when the ledger's version is as high already, 0 when the sale is not loaded,
---          -1 when the ledger holds another epoch, or the total would be lowered while the sale is fenced,
---          -2 when the total is below the units taken
+-- ARGV:    1 epoch, 2 now in ms or '' for this server's clock, 3 until when what was read decides alike, in ms, or '';
+--          4 version of the terms that was read, 5 '1' if that left no units, else ''; 6 '1' if the total becomes
+--          lower, else ''; 7 the cooldown that begins, in ms, and 8 its code, '0' for none; 9 version, 10 total,
+--          11 max_buyer, 12 max_orders (-1: no limit), 13 opens, 14 closes (0: none), 15 paused, 16 max_unpaid (0: no
+--          limit)
+-- Returns: 1 when applied, 2 when the sale is not as it was read, 0 when it is not loaded, -1 when the ledger holds
+--          another epoch, or the total would be lowered while the sale is fenced, -2 when the total is below the units
+--          taken
 -- Keeps:   I1 (never a total below taken), I4 (a reopened sale is in cooldown until no server repeats the old refusal)
 -- Cost:    two to four commands
--- Resend:  safe: the version is as high already
+-- Resend:  safe: the version is another one already
 
-local NOT_OPEN = 5
-local CLOSED = 6
-local PAUSED = 7
-local SOLD_OUT = 9
-
-local sale = redis.call('HMGET', KEYS[1], 'epoch', 'terms', 'taken', 'total', 'opens', 'closes', 'paused', 'fence')
+local sale = redis.call('HMGET', KEYS[1], 'epoch', 'terms', 'taken', 'total', 'fence')
 if not sale[1] then
   return 0
 end
-if sale[1] ~= ARGV[1] then
+if sale[1] ~= ARGV[1] or (sale[5] ~= '' and ARGV[6] == '1') then
   return -1
 end
-if tonumber(ARGV[4]) <= tonumber(sale[2]) then
-  return 2
-end
-local taken, total, had = tonumber(sale[3]), tonumber(ARGV[5]), tonumber(sale[4])
-if sale[8] ~= '' and total >= 0 and (had < 0 or total < had) then
-  return -1
-end
-if total >= 0 and total < taken then
-  return -2
-end
-
 local at = ARGV[2]
 if at == '' then
   local t = redis.call('TIME')
   at = t[1] .. string.sub('000000' .. t[2], -6, -4)
 end
-local now = tonumber(at)
-
-local function refusal(opens, closes, paused)
-  if now < tonumber(opens) then
-    return NOT_OPEN
-  elseif closes ~= '0' and now >= tonumber(closes) then
-    return CLOSED
-  elseif paused == '1' then
-    return PAUSED
-  end
+local now, taken, had, total = tonumber(at), tonumber(sale[3]), tonumber(sale[4]), tonumber(ARGV[10])
+local full = had >= 0 and taken >= had
+if sale[2] ~= ARGV[4] or full ~= (ARGV[5] == '1') or (ARGV[3] ~= '' and now >= tonumber(ARGV[3])) then
+  return 2
 end
-
-local before, after = refusal(sale[5], sale[6], sale[7]), refusal(ARGV[8], ARGV[9], ARGV[10])
-if not before and had >= 0 and taken >= had then
-  before = SOLD_OUT
+if total >= 0 and total < taken then
+  return -2
 end
-local cooldown -- as Terms.Reopens
-if after == NOT_OPEN then
-  local opens = tonumber(ARGV[8])
-  if before and opens < now + tonumber(ARGV[3]) and not (before == NOT_OPEN and opens >= tonumber(sale[5])) then
-    cooldown = NOT_OPEN
-  end
-elseif not after and not (before == SOLD_OUT and total >= 0 and taken >= total) then
-  cooldown = before
-end
-
-redis.call('HSET', KEYS[1], 'terms', ARGV[4], 'total', ARGV[5], 'max_buyer', ARGV[6], 'max_orders', ARGV[7],
-  'opens', ARGV[8], 'closes', ARGV[9], 'paused', ARGV[10], 'max_unpaid', ARGV[11])
-if cooldown then
-  redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[3]), 'calm_code', cooldown)
+redis.call('HSET', KEYS[1], 'terms', ARGV[9], 'total', ARGV[10], 'max_buyer', ARGV[11], 'max_orders', ARGV[12],
+  'opens', ARGV[13], 'closes', ARGV[14], 'paused', ARGV[15], 'max_unpaid', ARGV[16])
+if ARGV[8] ~= '0' then
+  redis.call('HSET', KEYS[1], 'calm_until', now + tonumber(ARGV[7]), 'calm_code', ARGV[8])
 end
 return 1
