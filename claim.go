@@ -31,8 +31,8 @@ type Claim struct {
 	// of at most MaxMeta bytes, or empty.
 	Meta string
 
-	// Counters are those that bound it besides its buyer's limits. A repeat may
-	// name others: those of the first time count.
+	// Counters are those that bound it besides its buyer's limits; the gate makes them,
+	// whatever a caller gives. A repeat may name others: those of the first time count.
 	Counters Counters
 }
 
@@ -87,6 +87,7 @@ type Decision struct {
 	Epoch    int64     // the load under which it was accepted
 	Terms    int64     // the version of the terms that decided it
 	Replayed bool      // true for a repeat of a claim accepted earlier (I4)
+	Counters Counters  // of a repeat, those of the first time
 
 	// Set for the refusals that carry more:
 	OpensAt time.Time // not_open: when the sale opens

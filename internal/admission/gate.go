@@ -209,6 +209,9 @@ func (g *Gate) screen(
 			return false, decision, err
 		}
 		claim.Counters, _ = view.Sale.Rules.Counters(caller.Signed)
+		if claim.Counters.Validate() != nil { // damage of the sale's row: no journal would take the claim
+			return false, g.tally.refused(checkState, sluice.Decision{Code: sluice.Unavailable}), nil
+		}
 	}
 	return true, sluice.Decision{}, nil
 }
@@ -372,6 +375,7 @@ func (g *Gate) recall(
 	if again := record.Repeat(claim); again.Code != sluice.Accepted {
 		return again, nil
 	}
+	claim.Counters = record.Counters // should the ledger have lost the record since
 	return g.ask(ctx, view, claim, address, sluice.Unlimited, time.Time{})
 }
 

@@ -157,9 +157,13 @@ func (m *model) claim(now time.Time, id sluice.SaleID, c sluice.Claim) sluice.De
 
 // answerOf is what an accepted claim is answered with.
 func answerOf(r port.Record, replayed bool) sluice.Decision {
+	counters := sluice.Counters("")
+	if replayed {
+		counters = r.Counters
+	}
 	return sluice.Decision{
 		Code: sluice.Accepted, Order: r.Order, Quantity: r.Quantity, Seq: r.Seq, At: r.At,
-		Epoch: r.Epoch, Terms: r.Terms, Replayed: replayed,
+		Epoch: r.Epoch, Terms: r.Terms, Replayed: replayed, Counters: counters,
 	}
 }
 

@@ -49,7 +49,7 @@ func (r *Record) Repeat(claim *sluice.Claim) sluice.Decision {
 	}
 	return sluice.Decision{
 		Code: sluice.Accepted, Replayed: true, Order: r.Order, Quantity: r.Quantity,
-		Seq: r.Seq, At: r.At, Epoch: r.Epoch, Terms: r.Terms,
+		Seq: r.Seq, At: r.At, Epoch: r.Epoch, Terms: r.Terms, Counters: r.Counters,
 	}
 }
 
@@ -140,7 +140,7 @@ const JournalFormat = 1
 
 // AppendClaim appends the claim as one line of a journal entry:
 //
-//	buyer TAB key TAB order TAB quantity TAB meta LF
+//	buyer TAB key TAB order TAB quantity [SP counter]... TAB meta LF
 //
 // A valid claim holds no tab or line feed, so nothing is escaped, and an
 // operator can read the journal with the database's own tools.

@@ -115,7 +115,9 @@ func (m *Memory) Decided(sale sluice.SaleID, node string, claims []sluice.Claim,
 				continue
 			}
 			claim := claims[i]
-			claim.Order = d.Order
+			if claim.Order = d.Order; d.Replayed {
+				claim.Counters = d.Counters
+			}
 			if repeats { // it may be of a call whose reply was lost
 				record := port.Record{Claim: claim, Sale: sale, Epoch: d.Epoch, Seq: d.Seq, Terms: d.Terms, At: d.At}
 				if record.Validate() != nil {

@@ -17,6 +17,7 @@ func claimed(seq int64) sluice.Claim {
 	return sluice.Claim{
 		Buyer: sluice.BuyerID(fmt.Sprint("buyer-", seq)), Key: "attempt-1", Quantity: seq,
 		Order: sluice.SaleID("sale").Order(fmt.Sprintf("%032x", seq)), Meta: `{"size":"M"}`,
+		Counters: "home:1=9",
 	}
 }
 
@@ -35,6 +36,9 @@ func decided(epoch int64, seqs ...int64) ([]sluice.Claim, []sluice.Decision) {
 				Code: sluice.Accepted, Seq: max(seq, -seq), Epoch: epoch, Terms: 1, At: time.Unix(0, 0), Replayed: seq < 0,
 				Order: order,
 			}
+		}
+		if seq < 0 { // its token may say something else
+			decisions[i].Counters, claims[i].Counters = claims[i].Counters, "home:2=9"
 		}
 	}
 	return claims, decisions

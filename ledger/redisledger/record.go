@@ -19,7 +19,7 @@ import (
 // The first is the buyer's first claim; the others are found by their key, and
 // from the newest to the second by what follows their lines. A line is
 //
-//	buyer TAB key TAB order TAB quantity TAB meta TAB place TAB remains
+//	buyer TAB key TAB order TAB quantity [SP counter]... TAB meta TAB place TAB remains
 //
 // Place is BATCH:POSITION, or SEQUENCE:EPOCH:AT:TERMS of a claim that a load
 // brought in. Remains is how many units are still held: the quantity while it is

@@ -99,7 +99,8 @@ if ARGV[16] ~= '' then
   end
   local found = redis.call('HMGET', KEYS[2], unpack(asked))
   for j = 1, c do
-    counts[asked[j]] = tonumber(found[j] or '0') or 9007199254740991
+    local count = tonumber(match(found[j] or '0', '^%d+$') or '')
+    counts[asked[j]] = count and count < 9007199254740991 and count or 9007199254740991
   end
 end
 

@@ -43,7 +43,7 @@ end
 if c > 0 then -- one that is damaged stays full
   local found = redis.call('HMGET', KEYS[2], unpack(names))
   for j = 1, c do
-    local count, less = tonumber(found[j] or '0'), counts[2 * j]
+    local count, less = tonumber(match(found[j] or '0', '^%d+$') or ''), counts[2 * j]
     counts[2 * j] = count and (count > less and count - less or 0) or found[j]
   end
   redis.call('HSET', KEYS[2], unpack(counts))
