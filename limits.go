@@ -47,10 +47,25 @@ func (l *Limits) validate() error {
 	return nil
 }
 
+// Exceeded reports whether so many units alone are beyond one of the limits.
+func (l *Limits) Exceeded(quantity int64) bool {
+	return slices.ContainsFunc(l[:], func(limit Limit) bool { return limit.By != "" && quantity > limit.Max })
+}
+
+// Cover reports whether counters are those of a claim under these limits.
+func (l *Limits) Cover(counters []Counter) bool {
+	for i, limit := range l {
+		if limit.By != "" && (i >= len(counters) || counters[i].Max != limit.Max || LimitedBy(counters[i].Name) != limit.By) {
+			return false
+		}
+	}
+	return true
+}
+
 // Counters returns the counters of a claim of a buyer of whom the shop signs these
 // values, and the name of the first that is missing, if one is. The values are hashed
-// with the sale's salt: nobody who reads orders or the ledger learns who lives with
-// whom, but for the sale.
+// with the sale's salt: who reads orders or the ledger sees that two share a value, in
+// this sale, and not which.
 func (r *Rules) Counters(signed map[string]string) (counters Counters, missing string) {
 	for _, limit := range r.Limits {
 		if limit == (Limit{}) {

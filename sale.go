@@ -210,9 +210,9 @@ type Rules struct {
 	// Visibility says who finds the sale, Availability what they read of its units.
 	Visibility   Visibility   `json:"visibility,omitzero"`
 	Availability Availability `json:"availability,omitzero"`
-	// Limits bound what buyers have together. They alone decide who wins: they are fixed
-	// from the opening on, the ledger counts, and the audit judges. LimitSalt is the sale's
-	// own, and stays.
+	// Limits bound what buyers have together. They alone decide who wins: the ledger counts,
+	// the audit judges, and they stay as they were when the sale was created. So does
+	// LimitSalt, which Create gives it.
 	Limits    Limits `json:"limits,omitzero"`
 	LimitSalt string `json:"limit_salt,omitzero"`
 }

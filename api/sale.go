@@ -2,10 +2,8 @@ package api
 
 import (
 	"cmp"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,23 +44,24 @@ type AdminSale struct {
 	// AsOf is when the ledger last answered for the sale, by its clock: the moment of state and
 	// units. Null if it never has, and of an archived sale. Well before server_time, it
 	// does not answer, or the sale is idle and was not shown by itself.
-	AsOf              *Time  `json:"as_of"`
-	MaxOrdersPerBuyer *int64 `json:"max_orders_per_buyer"`
-	MaxUnpaidPerBuyer *int64 `json:"max_unpaid_per_buyer"`
-	PaymentWindowS    int64  `json:"payment_window_s"`
-	PaymentGraceS     int64  `json:"payment_grace_s"`
-	Paused            bool   `json:"paused"`
-	TermsVersion      int64  `json:"terms_version"`
-	Loaded            bool   `json:"loaded"`       // the ledger holds it
-	Epoch             int64  `json:"epoch"`        // of the store
-	Seq               int64  `json:"seq"`          // last sequence in the ledger
-	Taken             int64  `json:"taken"`        // units, by the ledger
-	StoredTaken       int64  `json:"stored_taken"` // units, by the store
-	Backlog           int64  `json:"backlog"`      // journal entries not stored yet
-	Fence             string `json:"fence"`        // why claims are unavailable; empty when they are not
-	CreatedAt         Time   `json:"created_at"`
-	UpdatedAt         Time   `json:"updated_at"`
-	ArchivedAt        *Time  `json:"archived_at"` // null unless the ledger has forgotten the sale
+	AsOf              *Time          `json:"as_of"`
+	MaxOrdersPerBuyer *int64         `json:"max_orders_per_buyer"`
+	MaxUnpaidPerBuyer *int64         `json:"max_unpaid_per_buyer"`
+	Limits            []sluice.Limit `json:"limits"` // by what the shop signs of buyers; null without one
+	PaymentWindowS    int64          `json:"payment_window_s"`
+	PaymentGraceS     int64          `json:"payment_grace_s"`
+	Paused            bool           `json:"paused"`
+	TermsVersion      int64          `json:"terms_version"`
+	Loaded            bool           `json:"loaded"`       // the ledger holds it
+	Epoch             int64          `json:"epoch"`        // of the store
+	Seq               int64          `json:"seq"`          // last sequence in the ledger
+	Taken             int64          `json:"taken"`        // units, by the ledger
+	StoredTaken       int64          `json:"stored_taken"` // units, by the store
+	Backlog           int64          `json:"backlog"`      // journal entries not stored yet
+	Fence             string         `json:"fence"`        // why claims are unavailable; empty when they are not
+	CreatedAt         Time           `json:"created_at"`
+	UpdatedAt         Time           `json:"updated_at"`
+	ArchivedAt        *Time          `json:"archived_at"` // null unless the ledger has forgotten the sale
 	// DeletedOrders is what is left of orders that order_retention deleted; absent unless
 	// some are.
 	DeletedOrders *DeletedOrders `json:"deleted_orders,omitempty"`
@@ -128,6 +127,8 @@ type CreateSale struct {
 	PaymentGraceS     Opt[int64]             `json:"payment_grace_s,omitzero"`
 	MaxOrdersPerBuyer Nullable[int64]        `json:"max_orders_per_buyer,omitzero"`
 	MaxUnpaidPerBuyer Nullable[int64]        `json:"max_unpaid_per_buyer,omitzero"` // absent: as sluice.NewSale has it
+	// Limits by what the shop signs of buyers, up to three; a sale keeps them as they are.
+	Limits Nullable[[]sluice.Limit] `json:"limits,omitzero"`
 	PatchShowcase
 	PatchRules
 }
@@ -158,7 +159,7 @@ func (c *CreateSale) Domain(newID func() sluice.SaleID) (sluice.Sale, error) {
 		PaymentWindowS: c.PaymentWindowS, PaymentGraceS: c.PaymentGraceS, MaxOrdersPerBuyer: c.MaxOrdersPerBuyer,
 		MaxUnpaidPerBuyer: c.MaxUnpaidPerBuyer, PatchShowcase: c.PatchShowcase, PatchRules: c.PatchRules,
 	}
-	if err := patch.Apply(&s); err != nil {
+	if err := cmp.Or(setLimits(&s.Rules.Limits, c.Limits), patch.Apply(&s)); err != nil {
 		return sluice.Sale{}, err
 	}
 	return s, nil
@@ -312,7 +313,6 @@ type Rules struct {
 	Eligibility    *sluice.Eligibility `json:"eligibility"`
 	Visibility     sluice.Visibility   `json:"visibility"`   // listed, unlisted or hidden
 	Availability   sluice.Availability `json:"availability"` // exact, some or none
-	Limits         []sluice.Limit      `json:"limits"`
 }
 
 // The words of the wire for what needs no word in the program.
@@ -333,7 +333,6 @@ type PatchRules struct {
 	Eligibility    Nullable[sluice.Eligibility] `json:"eligibility,omitzero"`
 	Visibility     Opt[sluice.Visibility]       `json:"visibility,omitzero"`
 	Availability   Opt[sluice.Availability]     `json:"availability,omitzero"`
-	Limits         Nullable[[]sluice.Limit]     `json:"limits,omitzero"`
 }
 
 // apply edits the rules. What it leaves wrong, Rules.Validate says: except for
@@ -352,12 +351,8 @@ func (p *PatchRules) apply(r *sluice.Rules) error {
 		setRule(&r.Eligibility, p.Eligibility, "eligibility: want token or list, or null for everybody"),
 		setWord(&r.Visibility, p.Visibility, Listed, "visibility: want listed, unlisted or hidden"),
 		setWord(&r.Availability, p.Availability, Exact, "availability: want exact, some or none"),
-		setLimits(r, p.Limits),
 	)
 }
-
-// Empty reports whether the message changes nothing.
-func (p *PatchSale) Empty() bool { return reflect.DeepEqual(*p, PatchSale{}) }
 
 // TrafficOnly reports whether the message changes nothing but how much traffic a
 // sale lets through: rates and the admission ratio.
@@ -365,24 +360,15 @@ func (p *PatchSale) TrafficOnly() bool {
 	rest := *p
 	rest.BuyerRate, rest.AddressRate = Nullable[sluice.BuyerRate]{}, Nullable[sluice.AddressRate]{}
 	rest.AdmissionRatio = Nullable[float64]{}
-	return rest.Empty()
+	return rest == PatchSale{}
 }
 
-// setLimits takes the limits of a sale. The first ones give it its salt.
-func setLimits(r *sluice.Rules, limits Nullable[[]sluice.Limit]) error {
-	if !limits.Set {
-		return nil
+func setLimits(dst *sluice.Limits, limits Nullable[[]sluice.Limit]) error {
+	if n := len(limits.Value); limits.Set && !limits.Null && (n == 0 || n > len(dst)) ||
+		slices.Contains(limits.Value, sluice.Limit{}) {
+		return fmt.Errorf("limits: want 1 to %d, each with by and max, or null for none", len(dst))
 	}
-	r.Limits = sluice.Limits{}
-	if limits.Null {
-		return nil
-	}
-	n := len(limits.Value)
-	if n == 0 || n > len(r.Limits) || slices.Contains(limits.Value, sluice.Limit{}) {
-		return fmt.Errorf("limits: want 1 to %d, each with by and max, or null for none", len(r.Limits))
-	}
-	copy(r.Limits[:], limits.Value)
-	r.LimitSalt = cmp.Or(r.LimitSalt, rand.Text())
+	copy(dst[:], limits.Value)
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Error struct {
 	RetryAfter time.Duration    // how long the server asks to wait; 0 when it does not say
 	OpensAt    time.Time        // not_open: when the sale opens
 	OrderIDs   []sluice.OrderID // buyer_limit: the buyer's live orders of the sale
+	Limit      string           // buyer_limit: what it is by, "household" for instance, if it is one of the sale's limits
 }
 
 // Error is what is wrong, for people, and the code in parentheses: "No such sale (sale_not_found)".
@@ -85,7 +86,7 @@ func parseError(res *http.Response, data []byte) error {
 	e := &Error{Status: res.StatusCode, RetryAfter: parseRetryAfter(res.Header.Get("Retry-After"), time.Now())}
 	var p api.Problem
 	if strings.HasPrefix(res.Header.Get("Content-Type"), "application/problem+json") && json.Unmarshal(data, &p) == nil {
-		e.Code, e.Title, e.Detail, e.Reason, e.OrderIDs = p.Code, p.Title, p.Detail, p.Reason, p.OrderIDs
+		e.Code, e.Title, e.Detail, e.Reason, e.OrderIDs, e.Limit = p.Code, p.Title, p.Detail, p.Reason, p.OrderIDs, p.Limit
 		if p.OpensAt != nil {
 			e.OpensAt = p.OpensAt.Time
 		}

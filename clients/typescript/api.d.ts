@@ -374,7 +374,6 @@ export interface PatchSale {
   descriptions?: TextsInput;
   eligibility?: string | null;
   free?: boolean;
-  limits?: RuleLimitInput[] | null;
   list_price?: MoneyInput | null;
   max_orders_per_buyer?: number | null;
   max_per_buyer?: number | null;

@@ -20,7 +20,7 @@ import (
 type ruleFlags struct {
 	buyerRate, addressRate, ratio, ticket, challenge string
 	risk, onFailure, eligibility                     string
-	visibility, availability, limits                 string
+	visibility, availability                         string
 	riskTimeout                                      time.Duration
 }
 
@@ -44,8 +44,6 @@ func (f *ruleFlags) add(cmd *cobra.Command) {
 		"who finds the sale: `WORD` listed, unlisted (by the sale's id alone) or hidden (no buyer)")
 	fl.StringVar(&f.availability, "availability", "",
 		"what buyers read of the units left: `WORD` exact, some (whether there are any) or none")
-	fl.StringVar(&f.limits, "limits", "",
-		"units of buyers of whom the shop signs the same, `BY=MAX` like household=2, up to 3 with commas, or none")
 	fl.StringVar(&f.eligibility, "eligibility", "", "who may buy: `BY` token or list, or none for every buyer")
 }
 
@@ -90,7 +88,6 @@ func (f *ruleFlags) message(cmd *cobra.Command, m *api.PatchRules) error {
 		flagRule(given, "eligibility", f.eligibility, &m.Eligibility, func(text string) (sluice.Eligibility, error) {
 			return sluice.Eligibility(text), nil
 		}),
-		flagRule(given, "limits", f.limits, &m.Limits, parseLimits),
 	)
 }
 
@@ -182,9 +179,6 @@ func showRules(r *api.Rules) (fields [][2]string) {
 	if k := r.Risk; k != nil {
 		add("risk", fmt.Sprintf("%s within %s, or %s", clean(k.URL), time.Duration(k.TimeoutMS)*time.Millisecond,
 			k.OnFailure))
-	}
-	for _, limit := range r.Limits {
-		add("limit", fmt.Sprintf("%s per %s", figures.Plural(limit.Max, "unit", "units"), clean(limit.By)))
 	}
 	if r.Visibility != "" && r.Visibility != api.Listed {
 		add("visibility", clean(string(r.Visibility)))

@@ -147,6 +147,9 @@ func (a *app) printSale(s api.AdminSale) error {
 				money(sluice.Money{Amount: sum.Amount, Currency: sum.Currency}))})
 		}
 	}
+	for _, limit := range s.Limits {
+		fields = append(fields, [2]string{"limit", figures.Plural(limit.Max, "unit", "units") + " per " + clean(limit.By)})
+	}
 	fields = append(fields, showRules(&s.Rules)...)
 	return a.printRecord(s, append(fields, [2]string{"unavailable", s.Fence}))
 }

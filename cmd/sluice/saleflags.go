@@ -24,7 +24,7 @@ import (
 // saleFlags holds the flags of sale create and sale patch as they were typed.
 type saleFlags struct {
 	create                                bool
-	file, id                              string   // of create
+	file, id, limits                      string   // of create
 	beside                                []string // flags that say what the file does
 	sku, title, currency, listPrice       string
 	price                                 int64
@@ -47,6 +47,8 @@ func (a *app) saleCreate() *cobra.Command {
 	cmd.Flags().StringVar(&f.file, "file", "",
 		"read the sale as JSON from `PATH`, as the API takes it; - is standard input")
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the new sale (default: the server makes one)")
+	cmd.Flags().StringVar(&f.limits, "limits", "",
+		"units of buyers of whom the shop signs the same, `BY=MAX` like household=2, up to 3 with commas, or none")
 	f.add(cmd)
 	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
 		if flag.Name != "file" {
@@ -94,7 +96,7 @@ func (a *app) salePatch() *cobra.Command {
 		func(c *client.Client, ctx context.Context, id sluice.SaleID) (api.AdminSale, error) {
 			var sale api.AdminSale
 			var err error
-			pictures := message.Empty() // alone
+			pictures := message == (api.PatchSale{}) // alone
 			if pictures || message.Titles.Set || message.Descriptions.Set {
 				sale, err = c.AdminSale(ctx, id)
 				f.shown.keep(&message.PatchShowcase, &sale)
@@ -115,7 +117,7 @@ func (a *app) salePatch() *cobra.Command {
 	f.add(cmd)
 	return before(cmd, func([]string) (err error) {
 		message, err = f.patch(cmd, time.Now())
-		if err == nil && message.Empty() && len(f.shown.pictures) == 0 {
+		if err == nil && message == (api.PatchSale{}) && len(f.shown.pictures) == 0 {
 			err = errors.New("nothing to change: want one flag at least, like --title")
 		}
 		return cmp.Or(err, f.shown.readPictures())
@@ -187,6 +189,9 @@ func (f *saleFlags) sale(cmd *cobra.Command, stdin io.Reader, now time.Time) (m 
 	}
 	if f.id != "" {
 		m.ID = api.Some(sluice.SaleID(f.id))
+	}
+	if err := flagRule(given, "limits", f.limits, &m.Limits, parseLimits); err != nil {
+		return m, err
 	}
 	// What the server would refuse is said here, before anything is sent.
 	_, err = m.Domain(func() sluice.SaleID { return "unnamed" })

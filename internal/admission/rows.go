@@ -324,7 +324,7 @@ func olderRow(a, b *sluice.Sale) bool {
 // again.
 
 // rulesOnly returns a view of a sale that is not on the board, while the store
-// does not answer: its rates, its ticket and its invitations by token count; with a
+// does not answer: its rates, ticket, limits and invitations by token count; with a
 // ratio there is one claim at a time. A deny list cannot be read and denies no buyer.
 // It returns nil for a sale whose rules are not kept, or that needs an allow list.
 func (b *Board) rulesOnly(id sluice.SaleID) *View {

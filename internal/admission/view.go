@@ -173,6 +173,8 @@ func (v *View) standing(claim *sluice.Claim, now time.Time) (sluice.Decision, st
 		decision.OpensAt = v.Reading.Terms.OpensAt
 	case code == sluice.SoldOut && limit != sluice.Unlimited && claim.Quantity > limit:
 		decision.Code = sluice.BuyerLimit // it outranks sold_out
+	case code == sluice.SoldOut && v.Sale.Rules.Limits.Exceeded(claim.Quantity):
+		return sluice.Decision{}, undecided // the ledger says which, if the token has what it is by
 	}
 	return decision, refused
 }

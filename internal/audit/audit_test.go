@@ -226,6 +226,14 @@ func TestPlanted(t *testing.T) {
 			"store: 1 claims beyond a limit of their sale (home:1: 3 of 2)",
 		}},
 
+		{"claims without a counter", func(w *world) {
+			w.sale.Rules.Limits = sluice.Limits{{By: "home", Max: 2}}
+			w.count(9, "home:1=2")
+			w.count(8, "home:1=3")
+		}, "I3", []string{
+			"ledger: 9 claims that no counter of a limit counts", "store: 8 claims that no counter of a limit counts",
+		}},
+
 		{"an unpaid ending that the ledger does not count", func(w *world) {
 			w.change(func(t *sluice.Terms) { t.MaxUnpaid = 1 })
 			w.end(0)

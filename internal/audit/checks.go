@@ -319,22 +319,28 @@ func (b *Book) limitOf(c *finding, side string, rows []Row) {
 }
 
 // countersOf is limitOf for counters: a live claim and the older ones that are live hold no more
-// than it may.
+// than it may, and every claim names a counter for each of the sale's limits. Archived sales have
+// none where buyers are erased.
 func (b *Book) countersOf(c *finding, side string, rows []Row) {
 	slices.SortFunc(rows, byPlace)
-	var over list
+	var over, without list
 	held := map[string]int64{}
 	for i := range rows {
+		counters := b.names.counters[rows[i].counters].List()
+		if b.Stored.ArchivedAt.IsZero() && !b.Stored.Rules.Limits.Cover(counters) {
+			without.add(func() string { return b.names.order(&rows[i]) })
+		}
 		if !rows[i].Live {
 			continue
 		}
-		for _, counter := range b.names.counters[rows[i].counters].List() {
+		for _, counter := range counters {
 			if held[counter.Name] += rows[i].Quantity; held[counter.Name] > counter.Max {
 				over.add(func() string { return fmt.Sprintf("%s: %d of %d", counter.Name, held[counter.Name], counter.Max) })
 			}
 		}
 	}
 	c.offence(&over, side+": %d claims beyond a limit of their sale")
+	c.offence(&without, side+": %d claims that no counter of a limit counts")
 	if len(held) > 0 {
 		c.fact("%s: %d values of limits have live units", side, len(held))
 	}

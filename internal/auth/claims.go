@@ -64,7 +64,7 @@ func parseClaims(payload []byte) (c claims, err error) {
 
 // sign keeps a text or a whole number that a limit may be by. Anything else is for others.
 func (c *claims) sign(name string, value []byte) {
-	if len(value) > sluice.MaxSigned+2 || !sluice.Limitable(name) {
+	if len(value) > 6*sluice.MaxSigned+2 || !sluice.Limitable(name) { // each byte may be an escape
 		return
 	}
 	text, err := parseText(value)

@@ -1,7 +1,7 @@
 package httpapi_test
 
 import (
-	"fmt"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -84,15 +84,22 @@ func TestLimitsAreChecked(t *testing.T) {
 		strings.Contains(made.body, "salt") {
 		t.Errorf("created: %s", made.body)
 	}
-	patch := func(sale, limits string) answer {
-		return s.admin("PATCH", "/v1/admin/sales/"+sale, fmt.Sprintf(`{"limits":%s}`, limits))
+	if a := s.admin("PATCH", "/v1/admin/sales/phones", `{"limits":null}`); a.status != 400 ||
+		!strings.Contains(a.body, "limits") {
+		t.Errorf("changed: %d %s", a.status, a.body)
 	}
-	if a := s.must(patch("phones", `null`), 200); !strings.Contains(a.body, `"limits":null`) {
-		t.Errorf("taken away: %s", a.body)
-	}
-	s.must(s.create("open", `limits=[{"by":"household","max":2}]`), 201)
-	if a := patch("open", `[{"by":"household","max":3}]`); a.status != 409 || !strings.Contains(a.body, "fixed once") {
-		t.Errorf("changed while it sells: %d %s", a.status, a.body)
+	for _, edit := range []func(*sluice.Rules){
+		func(r *sluice.Rules) { r.Limits[0].Max = 3 },
+		func(r *sluice.Rules) { r.LimitSalt = "" },
+		func(r *sluice.Rules) { *r = sluice.Rules{Limits: r.Limits} },
+	} {
+		_, err := s.engine.Control().Patch(t.Context(), "phones", func(s *sluice.Sale) error {
+			edit(&s.Rules)
+			return nil
+		})
+		if _, ok := errors.AsType[*sluice.StateError](err); !ok {
+			t.Errorf("changed by a program: %v", err)
+		}
 	}
 }
 

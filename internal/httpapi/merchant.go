@@ -235,10 +235,10 @@ func adminSaleMessage(of *admission.View, now time.Time) api.AdminSale {
 	v := api.AdminSale{
 		Sale:              SaleMessage(s, r),
 		MaxOrdersPerBuyer: limited(s.MaxOrders),
-		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid),
-		PaymentWindowS:    int64(s.PaymentWindow / time.Second),
-		PaymentGraceS:     int64(s.PaymentGrace / time.Second),
-		Paused:            s.Paused, TermsVersion: s.Version,
+		MaxUnpaidPerBuyer: unlessZero(s.MaxUnpaid), Limits: limitsMessage(s.Rules.Limits),
+		PaymentWindowS: int64(s.PaymentWindow / time.Second),
+		PaymentGraceS:  int64(s.PaymentGrace / time.Second),
+		Paused:         s.Paused, TermsVersion: s.Version,
 		Loaded: r.Loaded, Epoch: s.Epoch, StoredTaken: s.Taken, Fence: s.Fence,
 		CreatedAt: api.At(s.CreatedAt), UpdatedAt: api.At(s.UpdatedAt), ArchivedAt: api.AtOrNull(s.ArchivedAt),
 		Rules: rulesMessage(&s.Rules),
@@ -270,7 +270,6 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 		Challenge: unlessZero(r.Challenge), Risk: unlessZero(r.Risk),
 		Eligibility: unlessZero(r.Eligibility),
 		Visibility:  cmp.Or(r.Visibility, api.Listed), Availability: cmp.Or(r.Availability, api.Exact),
-		Limits: limitsMessage(r.Limits),
 	}
 }
 

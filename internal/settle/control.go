@@ -2,6 +2,7 @@ package settle
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -37,6 +38,9 @@ func NewControl(store controlStore, ledger Ledger, loader *Loader) *Control {
 func (c *Control) Create(ctx context.Context, sale sluice.Sale) (sluice.Sale, error) {
 	if err := c.loader.forgotten(ctx, sale.ID); err != nil {
 		return sluice.Sale{}, err
+	}
+	if sale.Rules.LimitSalt = ""; sale.Rules.Limits != (sluice.Limits{}) {
+		sale.Rules.LimitSalt = rand.Text()
 	}
 	sale, err := c.store.CreateSale(ctx, sale)
 	if err != nil {
@@ -138,7 +142,7 @@ func (c *Control) AddPicture(ctx context.Context, id sluice.SaleID, picture slui
 
 func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
 	return c.change(ctx, id, func(s *sluice.Sale, now time.Time) error {
-		before := *s
+		before := s.Terms
 		if err := edit(s); err != nil {
 			return err
 		}
@@ -161,14 +165,12 @@ func (c *Control) patch(ctx context.Context, id sluice.SaleID, edit func(*sluice
 }
 
 // fixed returns nil if nothing is changed that is fixed from the opening on.
-func fixed(s, before *sluice.Sale) error {
+func fixed(s *sluice.Sale, before *sluice.Terms) error {
 	switch {
 	case s.MaxPerBuyer != before.MaxPerBuyer:
 		return &sluice.StateError{Sale: s.ID, Detail: "max_per_buyer is fixed once the sale has opened"}
 	case s.MaxOrders != before.MaxOrders:
 		return &sluice.StateError{Sale: s.ID, Detail: "max_orders_per_buyer is fixed once the sale has opened"}
-	case s.Rules.Limits != before.Rules.Limits:
-		return &sluice.StateError{Sale: s.ID, Detail: "limits are fixed once the sale has opened"}
 	case s.Total != before.Total && (s.Total == sluice.Unlimited || before.Total == sluice.Unlimited):
 		return &sluice.StateError{Sale: s.ID, Detail: "a total cannot come or go once the sale has opened"}
 	case s.Total < before.Total:
@@ -263,6 +265,10 @@ func (c *Control) write(ctx context.Context, id sluice.SaleID, always bool,
 		now := reading.Now.Add(time.Since(received)).UTC().Truncate(time.Millisecond) // the row may have been waited for
 		if err := edit(s, now); err != nil {
 			return err
+		}
+		// Claims come with the counters that their server knows of. None may know of others.
+		if s.Rules.Limits != before.Rules.Limits || s.Rules.LimitSalt != before.Rules.LimitSalt {
+			return &sluice.StateError{Sale: id, Detail: "the limits of a sale stay as they were when it was created"}
 		}
 		if *s == before && !always {
 			return errUnchanged

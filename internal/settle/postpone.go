@@ -25,7 +25,7 @@ const deciding = 10 * time.Second
 // postpone moves the opening of a sale that has opened, or does so in a moment.
 func (c *Control) postpone(ctx context.Context, id sluice.SaleID, edit func(*sluice.Sale) error) (sluice.Sale, error) {
 	apply := func(s *sluice.Sale, now time.Time) error {
-		before := *s
+		before := s.Terms
 		if err := edit(s); err != nil {
 			return err
 		}
