@@ -194,7 +194,7 @@ func (t *taking) refuse(c *attempt, d sluice.Decision) {
 }
 
 // returned decides a claim whose buyer is not as believed, and reports whether it was told of
-// an accepted claim. One that waits for its turn may find fewer units there.
+// an accepted claim. One that waits for its turn may find fewer units there, and more counted.
 func (t *taking) returned(c *attempt, v *sluice.Verdict, counted map[string]int64, taken int64, waits bool,
 	differs string,
 ) (told bool) {
@@ -213,7 +213,7 @@ func (t *taking) returned(c *attempt, v *sluice.Verdict, counted map[string]int6
 	default:
 		again := *c
 		again.record, again.have = strings.TrimPrefix(record, present), have
-		if d.Code == 0 || waits && d.Code >= sluice.SoldOut {
+		if d.Code == 0 || waits && (d.Code >= sluice.SoldOut || d.Counter != "") {
 			t.again = append(t.again, again)
 		} else {
 			t.refuse(&again, d)
