@@ -42,6 +42,8 @@ func (l *Limits) validate() error {
 			return fmt.Errorf("limits: max %d of %s: want 1 to %d", limit.Max, limit.By, int64(MaxUnits))
 		case slices.ContainsFunc(l[:i], func(other Limit) bool { return other.By == limit.By }):
 			return fmt.Errorf("limits: %s is named twice", limit.By)
+		case slices.Contains(l[:i], Limit{}):
+			return fmt.Errorf("limits: want nothing left out before %s", limit.By)
 		}
 	}
 	return nil

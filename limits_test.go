@@ -47,6 +47,7 @@ func TestLimits(t *testing.T) {
 		{{"house hold", 2}},
 		{{"7", 1}},
 		{{"household", 2}, {"household", 3}},
+		{{}, {"household", 2}},
 		{{strings.Repeat("h", 33), 1}},
 	} {
 		if (&Rules{Limits: bad}).Validate() == nil {

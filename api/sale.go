@@ -47,7 +47,7 @@ type AdminSale struct {
 	AsOf              *Time          `json:"as_of"`
 	MaxOrdersPerBuyer *int64         `json:"max_orders_per_buyer"`
 	MaxUnpaidPerBuyer *int64         `json:"max_unpaid_per_buyer"`
-	Limits            []sluice.Limit `json:"limits"` // by what the shop signs of buyers; null without one
+	Limits            []sluice.Limit `json:"limits"` // by what the shop signs of buyers
 	PaymentWindowS    int64          `json:"payment_window_s"`
 	PaymentGraceS     int64          `json:"payment_grace_s"`
 	Paused            bool           `json:"paused"`

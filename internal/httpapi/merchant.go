@@ -273,7 +273,8 @@ func rulesMessage(r *sluice.Rules) api.Rules {
 	}
 }
 
-func limitsMessage(limits sluice.Limits) (list []sluice.Limit) {
+func limitsMessage(limits sluice.Limits) []sluice.Limit {
+	list := []sluice.Limit{}
 	for _, limit := range limits {
 		if limit != (sluice.Limit{}) {
 			list = append(list, limit)

@@ -80,7 +80,7 @@ func TestSaleViews(t *testing.T) {
 	view := admission.View{Sale: s, Reading: r}
 	got, _ = json.Marshal(adminSaleMessage(&view, now.Add(8*time.Second)))
 	want = strings.TrimSuffix(want, `1.500Z"}`) + `8.000Z","as_of":"2026-11-11T12:00:01.500Z"` +
-		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"limits":null,"payment_window_s":60,"payment_grace_s":0,` +
+		`,"max_orders_per_buyer":4,"max_unpaid_per_buyer":null,"limits":[],"payment_window_s":60,"payment_grace_s":0,` +
 		`"paused":false,"terms_version":3,` +
 		`"loaded":true,"epoch":2,"seq":5,"taken":4,"stored_taken":1,"backlog":1,"fence":"",` +
 		`"created_at":"2026-11-11T12:00:00.000Z","updated_at":"2026-11-11T12:00:00.000Z","archived_at":null,` +
