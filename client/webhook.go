@@ -67,6 +67,9 @@ type Token struct {
 	Sales []sluice.SaleID // those that the shop invites the buyer to; none: those for all
 	// Issuer and Audience, for servers that ask for them (buyer_issuer, buyer_audience).
 	Issuer, Audience string
+	// Signed is what else the shop says of the buyer, by name, for sales that have limits by it:
+	// "household", say.
+	Signed map[string]string
 }
 
 // BuyerToken returns a buyer's token (a JWT, HS256), signed with the buyer secret. It is for
@@ -78,15 +81,23 @@ func BuyerToken(secret string, t Token) (string, error) {
 	if secret == "" || t.TTL <= 0 {
 		return "", errors.New("want the buyer secret, and a time to live")
 	}
-	now := time.Now()
-	claims, err := json.Marshal(struct {
-		Subject  sluice.BuyerID  `json:"sub"`
-		IssuedAt int64           `json:"iat"`
-		Expires  int64           `json:"exp"`
-		Sales    []sluice.SaleID `json:"sluice_sales,omitempty"`
-		Issuer   string          `json:"iss,omitempty"`
-		Audience string          `json:"aud,omitempty"`
-	}{t.Buyer, now.Unix(), now.Add(t.TTL).Unix(), t.Sales, t.Issuer, t.Audience})
+	now, all := time.Now(), map[string]any{}
+	for name, value := range t.Signed {
+		if !sluice.Limitable(name) {
+			return "", fmt.Errorf("signed: no sale can have a limit by %q", name)
+		}
+		all[name] = value
+	}
+	all["sub"], all["iat"], all["exp"] = t.Buyer, now.Unix(), now.Add(t.TTL).Unix()
+	if len(t.Sales) > 0 {
+		all["sluice_sales"] = t.Sales
+	}
+	for name, value := range map[string]string{"iss": t.Issuer, "aud": t.Audience} {
+		if value != "" {
+			all[name] = value
+		}
+	}
+	claims, err := json.Marshal(all)
 	if err != nil {
 		return "", err
 	}

@@ -107,7 +107,7 @@ public final class Sluice {
         return buyerToken(buyer, secret, life, Map.of());
     }
 
-    /** More claims are, for instance, iss, aud, and sluice_sales, a list of sales that invite the buyer. */
+    /** More claims are, for instance, iss, aud, sluice_sales (a list of sales that invite the buyer), and household. */
     public static String buyerToken(String buyer, String secret, Duration life, Map<String, ?> more) {
         if (buyer.isEmpty() || secret.isEmpty()) throw new IllegalArgumentException("want a buyer and the secret");
         Map<String, Object> claims = new LinkedHashMap<>(more);

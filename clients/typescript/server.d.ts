@@ -5,7 +5,7 @@ export * from "./index.js";
 
 /** A token for a buyer of yours, signed with the buyer secret. Never make one in a browser. */
 export function buyerToken(
-  buyer: string, secret: string, options?: { seconds?: number; iss?: string; aud?: string; sluice_sales?: string[] },
+  buyer: string, secret: string, options?: { seconds?: number; iss?: string; aud?: string; sluice_sales?: string[]; [claim: string]: unknown },
 ): string;
 
 /** The event of a webhook's request, or null if it is none of ours. body is the raw body. */

@@ -8,7 +8,8 @@ import { pages, query, Sluice } from "./sluice.js";
 export * from "./index.js";
 
 // buyerToken is what a buyer of yours sends with each claim, for so many seconds. The id is of one
-// to 128 bytes: the account's number. claims are more of them: iss, aud, sluice_sales.
+// to 128 bytes: the account's number. claims are more of them: iss, aud,
+// sluice_sales, and what a sale has a limit by, like household.
 export function buyerToken(buyer, secret, { seconds = 3600, ...claims } = {}) {
   if (typeof buyer !== "string" || buyer === "" || !secret) throw new TypeError("want a buyer's id and the buyer secret");
   const part = (value) => Buffer.from(JSON.stringify(value)).toString("base64url");
