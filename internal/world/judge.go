@@ -181,7 +181,7 @@ func (w *world) number(id sluice.SaleID) int {
 func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.OrderID]api.Order) {
 	c := w.claims
 	status := map[sluice.OrderID]sluice.Status{}
-	held := map[attempt]int64{} // units, of each buyer, and of all with the buyer ""
+	held := map[attempt]int64{} // units, of each buyer and household, and of all with the buyer ""
 	var seq int64
 	after := ""
 	for {
@@ -206,13 +206,23 @@ func (w *world) judgeFeed(ctx context.Context, s *server, orders map[sluice.Orde
 			}
 			sale := w.number(o.SaleID)
 			all, own := attempt{sale: sale}, attempt{sale: sale, buyer: o.BuyerID}
+			home := attempt{sale: sale, buyer: sluice.BuyerID(household(o.BuyerID))}
+			units := int64(0)
 			if o.Status.Live() && was == "" {
-				held[all], held[own] = held[all]+o.Quantity, held[own]+o.Quantity
+				units = o.Quantity
 			} else if !o.Status.Live() && was.Live() {
-				held[all], held[own] = held[all]-o.Quantity, held[own]-o.Quantity
+				units = -o.Quantity
+			}
+			held[all], held[own] = held[all]+units, held[own]+units
+			if home != own {
+				held[home] += units
 			}
 			status[o.OrderID] = o.Status
 			most := c.of[sale]
+			if limit := w.plan.Sales[sale].Household; limit > 0 && held[home] > limit && !c.restored {
+				c.complain("after event %d of the feed %d units of %s are held in %s, of %d (I3)", seq, held[home], o.SaleID,
+					home.buyer, limit)
+			}
 			if (held[all] > most.highest || held[own] > most.limit) && !c.restored { // a recovery stores what has ended, too
 				c.complain("after event %d of the feed %d units of %s are held, of %d at most (I1), and %d by %s, of %d (I3)", seq,
 					held[all], o.SaleID, most.highest, held[own], o.BuyerID, most.limit)

@@ -28,6 +28,7 @@ type Terms struct {
 	ID                   sluice.SaleID
 	Total, MaxPerBuyer   int64
 	MaxUnpaid, MaxOrders int64 // 0: no such limit
+	Household            int64 // the same: units of buyers who live together
 	Window, Grace        time.Duration
 	Opens, Closes        time.Duration // after the world's beginning; Closes 0: never
 }
@@ -173,6 +174,9 @@ func terms(r *rand.Rand, id sluice.SaleID) Terms {
 		ID: id, Opens: opens,
 		Total: 5 + r.Int64N(60), MaxPerBuyer: 1 + r.Int64N(3), MaxUnpaid: r.Int64N(3), MaxOrders: r.Int64N(4),
 		Window: time.Duration(5+r.IntN(20)) * time.Second, Grace: time.Duration(1+r.IntN(3)) * time.Second,
+	}
+	if t.MaxUnpaid == 0 && t.MaxOrders > 1 {
+		t.Household = t.MaxPerBuyer + 1
 	}
 	if r.IntN(4) == 0 {
 		t.Closes = opens + time.Duration(30+r.IntN(60))*time.Second

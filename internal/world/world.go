@@ -292,6 +292,9 @@ func (w *world) createSale(ctx context.Context, s *server, n int) error {
 	if t.MaxUnpaid > 0 {
 		sale.MaxUnpaidPerBuyer = api.Value(t.MaxUnpaid)
 	}
+	if t.Household > 0 {
+		sale.Limits = api.Value([]sluice.Limit{{By: "household", Max: t.Household}})
+	}
 	if t.MaxOrders > 0 {
 		sale.MaxOrdersPerBuyer = api.Value(t.MaxOrders)
 	}
@@ -299,7 +302,8 @@ func (w *world) createSale(ctx context.Context, s *server, n int) error {
 		sale.ClosesAt = api.Value(api.At(w.begins.Add(t.Closes)))
 	}
 	_, err := s.admin.CreateSale(ctx, sale)
-	w.tell("%s, %d units, at most %d a buyer, is created: %v", t.ID, t.Total, t.MaxPerBuyer, err)
+	w.tell("%s, %d units, at most %d a buyer and %d a household, is created: %v", t.ID, t.Total, t.MaxPerBuyer,
+		t.Household, err)
 	return err
 }
 
