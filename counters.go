@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Counter bounds how many live units the claims that name it have together,
-// whoever their buyers are. The ledger counts in the step that accepts.
+// Counter bounds how many live units the claims that name it have together, of one
+// buyer or of many. The ledger adds a claim's units in the step that accepts it.
 type Counter struct {
 	Name string // like "household:Zm9v", 1 to 64 letters, digits, '_', '-' and ':', one ':' at least
 	Max  int64  // live units, 1 to MaxUnits

@@ -43,7 +43,7 @@ type Problem struct {
 	// are handed out.
 	TicketsFrom *Time            `json:"tickets_from,omitempty"`
 	OrderIDs    []sluice.OrderID `json:"order_ids,omitempty"` // buyer_limit: the buyer's live orders of the sale
-	Limit       string           `json:"limit,omitempty"`     // buyer_limit: what it is by, if it is one of the sale's limits
+	Limit       string           `json:"limit,omitempty"`     // buyer_limit: which of the sale's limits, if it is one
 }
 
 // ServerTime is the clock that opens and closes sales, as the server knows it.

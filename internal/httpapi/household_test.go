@@ -42,7 +42,8 @@ func TestHouseholds(t *testing.T) {
 		strings.Contains(again.body, bob.text("order_id")) {
 		t.Errorf("not the buyer's own order alone: %s", again.body)
 	}
-	if own := s.of("18", "dan", "key-00000005", `{"quantity":3}`); own.code() != "buyer_limit" || strings.Contains(own.body, `"limit":`) {
+	own := s.of("18", "dan", "key-00000005", `{"quantity":3}`)
+	if own.code() != "buyer_limit" || strings.Contains(own.body, `"limit":`) {
 		t.Errorf("the buyer's own limit comes first: %s", own.body)
 	}
 	for want, repeat := range map[string]answer{

@@ -25,8 +25,8 @@ const (
 	limitColumns = `total, max_per_buyer, max_orders, max_unpaid, opens_at, closes_at, paused`
 
 	OrderColumns = `position, order_id, sale_id, buyer_id, claim_key, quantity, meta, counters,
-		price_amount, currency, status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until, updated_at, payment_id,
-		unpaid`
+		price_amount, currency, status, reason, epoch, seq, terms, accepted_at, stored_at, expires_at, keep_until,
+		updated_at, payment_id, unpaid`
 
 	// NewOrderColumns names the columns of NewOrder.Values, for an INSERT.
 	NewOrderColumns = `order_id, sale_id, buyer_id, claim_key, quantity, meta, counters, price_amount, currency,

@@ -25,10 +25,11 @@ func TestPlansOfTheLedger(t *testing.T) {
 	orders := func(sale string, from, upto int) {
 		t.Helper()
 		if _, err := conn.Exec(t.Context(), `INSERT INTO orders (order_id, sale_id, buyer_id, claim_key, quantity, meta,
-				counters, price_amount, currency, status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at, keep_until,
-				updated_at)
-			SELECT $1 || n, $1, 'buyer-' || n, 'key-' || n, 1, '', 'home:' || n || '=2', 1, 'CNY', 'pending', '', 1, n, 1, 'one', now(), now(),
-				now() + interval '1 s', now() + interval '1 s', now() FROM generate_series($2::int, $3::int) AS n`,
+				counters, price_amount, currency, status, reason, epoch, seq, terms, node, accepted_at, stored_at, expires_at,
+				keep_until, updated_at)
+			SELECT $1 || n, $1, 'buyer-' || n, 'key-' || n, 1, '', 'home:' || n || '=2', 1, 'CNY', 'pending', '', 1, n, 1, 'one',
+				now(), now(), now() + interval '1 s', now() + interval '1 s', now()
+			FROM generate_series($2::int, $3::int) AS n`,
 			sale, from, upto); err != nil {
 			t.Fatal(err)
 		}
