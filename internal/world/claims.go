@@ -136,7 +136,7 @@ func (c *claims) answer(a *answer) {
 		c.promised[try] = promise{a.order, a.act.N, a.server, a.asked, time.Now()}
 	case a.status == 202 && (before.order != a.order || before.quantity != a.act.N):
 		wrong("%v was promised %s for %d, and now %s for %d (I4)", try, before.order, before.quantity, a.order, a.act.N)
-	case known && before.quantity == a.act.N && refused(a.status):
+	case known && before.quantity == a.act.N && refused(a.status) && a.asked.After(before.at):
 		wrong("%v was promised %s, and its repeat gets %d %s (I4)", try, before.order, a.status, a.code)
 	case a.code == sluice.SoldOut.String():
 		var units int64 // that may have been accepted
