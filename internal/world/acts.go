@@ -378,16 +378,24 @@ func (w *world) operate(ctx context.Context, a *Act) {
 			if err == nil {
 				of.answered++
 			}
-			if err == nil && of.resumed == resumed { // else they were under way together
+			if err == nil && of.resumed == resumed && of.resuming == 0 { // else they were under way together
 				of.pausedAt = time.Now()
 			}
 		})
 	case "resume":
 		var pauses int
-		about(func(of *bounds) { of.pausedAt, of.resumed, pauses = time.Time{}, of.resumed+1, of.answered })
-		if _, err = s.admin.ResumeSale(ctx, id); err == nil {
-			about(func(of *bounds) { of.ended = max(of.ended, pauses) })
-		}
+		about(func(of *bounds) {
+			of.pausedAt, of.resumed, of.resuming, pauses = time.Time{}, of.resumed+1, of.resuming+1, of.answered
+		})
+		_, err = s.admin.ResumeSale(ctx, id)
+		about(func(of *bounds) {
+			if err == nil || problem(err) { // else it may still come
+				of.resuming--
+			}
+			if err == nil {
+				of.ended = max(of.ended, pauses)
+			}
+		})
 	case "restock":
 		var sale api.AdminSale
 		about(func(of *bounds) { of.highest, of.lowest = of.highest+max(a.N, 0), of.lowest+min(a.N, 0) })

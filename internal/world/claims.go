@@ -50,6 +50,7 @@ type bounds struct {
 	unsure          []int64       // restocks without a clear answer
 	closing         bool          // an operator has asked for it to be closed
 	resumed         int           // how often a resume was asked for
+	resuming        int           // how many of them have no clear answer
 	keptUntil       time.Time     // no order expires before
 	deleted         bool
 }
