@@ -139,6 +139,9 @@ func (r *Rebuilder) Adopt(ctx context.Context, sale *sluice.Sale) (bool, error) 
 		if err != nil || now.Epoch != sale.Epoch || now.LoadedEpoch != sale.LoadedEpoch {
 			return err // another server was faster
 		}
+		if outdated, err := r.outdated(ctx, &now); outdated || err != nil {
+			return err
+		}
 		err = r.loader.Load(ctx, sale.ID)
 		if errors.Is(err, port.ErrSaleLive) || errors.Is(err, port.ErrStaleEpoch) {
 			err = nil

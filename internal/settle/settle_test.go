@@ -131,6 +131,22 @@ func TestALoadIsMadeGoodAfterACrash(t *testing.T) {
 	}
 }
 
+// The ledger sells under an epoch whose load the store does not know to be confirmed: the
+// store is an older copy, from the middle of the load. To repeat that would forget claims.
+func TestALoadThatWasConfirmedIsNotRepeated(t *testing.T) {
+	r := newRig(t)
+	r.create(-time.Hour)
+	crashAfter(t, r, 2)
+	must.Succeed(t, r.ledger.Unfence(t.Context(), id, 1))
+	if d := r.claim("alice"); d.Code != sluice.Accepted {
+		t.Fatalf("a claim is %v", d.Code)
+	}
+	r.follow(true)
+	if sale := r.sale(); !settle.Outdated(&sale) || sale.Epoch != 1 {
+		t.Errorf("epoch %d, fence %q; want epoch 1, which waits for a person", sale.Epoch, sale.Fence)
+	}
+}
+
 // crashAfter does the first steps of Loader.Load.
 func crashAfter(t *testing.T, r *rig, steps int) {
 	ctx := t.Context()

@@ -67,6 +67,10 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 	case reading.Epoch > row.Epoch:
 		d.storeOlder = epochAhead(reading.Epoch, row.Epoch)
 		return d, nil
+	case reading.Epoch == row.Epoch && row.LoadedEpoch < row.Epoch && reading.Fence == "":
+		d.storeOlder = fmt.Sprintf("the load of epoch %d was confirmed, the store does not know that: it is older than its "+
+			"ledger", row.Epoch)
+		return d, nil
 	case reading.Epoch < row.Epoch || reading.Fence != "": // a fenced ledger may have lost its journal
 		return d, nil
 	}
