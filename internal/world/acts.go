@@ -54,9 +54,8 @@ func (w *world) act(ctx context.Context, a *Act) {
 		w.tell("no order of %s of %s can be stored", a.buyer(), w.id(a))
 		w.faults.add(fault{kind: a.Do, server: -1, sale: w.id(a), buyer: a.buyer()})
 	case "freeze":
-		until := time.Now().Add(time.Duration(a.N) * time.Millisecond)
 		w.tell("server %d is frozen for %d ms", a.Server, a.N)
-		w.all()[a.Server].frozen.Store(&until)
+		w.all()[a.Server].frozen.Store(&freeze{time.Now(), time.Now().Add(time.Duration(a.N) * time.Millisecond)})
 	case "restart":
 		w.restart(a.Server, a.N > 0)
 	case "clock":

@@ -166,11 +166,24 @@ func refused(status int) bool {
 		status != http.StatusTooManyRequests
 }
 
-// gathers is how long after a loss of the ledger a server that dies may not have told what it remembers.
+// gathers is how long after a loss of the ledger a server that dies, or is frozen, may not have told what it remembers.
 const gathers = 30 * time.Second
 
-// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died. Or the sale
-// was deleted, and either the ledger forgot that, or the store is a copy from before it was created again.
+// excuses reports whether a promise of a sale may be lost.
+func (c *claims) excuses(sale int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for try, p := range c.promised {
+		if try.sale == sale && c.excused(try, &p) {
+			return true
+		}
+	}
+	return false
+}
+
+// excused reports whether a promise may be lost: the ledger forgot it, and the server that made it died, or was silent
+// for so long that it told of it when the sale was over, or its units were sold. Or the sale was deleted, and either
+// the ledger forgot that, or the store is a copy from before it was created again.
 func (c *claims) excused(try attempt, p *promise) bool {
 	if c.of[try.sale].deleted && c.restored {
 		return true
@@ -180,7 +193,7 @@ func (c *claims) excused(try attempt, p *promise) bool {
 	}
 	return slices.ContainsFunc(c.losses, func(l loss) bool {
 		return (l.sale == -1 || l.sale == try.sale) && (c.of[try.sale].deleted ||
-			p.server.diedBy(l.to.Add(gathers)) && !p.at.Before(l.from) && !p.asked.After(l.to))
+			p.server.missedBy(l.to, l.to.Add(gathers)) && !p.at.Before(l.from) && !p.asked.After(l.to))
 	})
 }
 

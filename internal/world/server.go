@@ -35,22 +35,29 @@ type server struct {
 	admin  *client.Client
 	dead   atomic.Bool
 	died   atomic.Pointer[time.Time] // nil while it lives
-	frozen atomic.Pointer[time.Time] // until when
+	frozen atomic.Pointer[freeze]    // the last time
 	closed chan struct{}
 }
 
+// freeze is a time in which a server does nothing.
+type freeze struct{ from, until time.Time }
+
 // turn returns when the server is not frozen, and it is the turn of one of its goroutines.
 func (s *server) turn(format string, args ...any) {
-	if until := s.frozen.Load(); until != nil {
-		time.Sleep(time.Until(*until))
+	if f := s.frozen.Load(); f != nil {
+		time.Sleep(time.Until(f.until))
 	}
 	s.world.wait(s.n, format, args...)
 }
 
-// diedBy reports whether the server was dead at a moment.
-func (s *server) diedBy(at time.Time) bool {
-	died := s.died.Load()
-	return died != nil && !died.After(at)
+// silentAfter is how long the others wait for a server that says nothing.
+const silentAfter = 5 * time.Second
+
+// missedBy reports whether the others did not wait for the server after a loss, until a moment: it was dead, or frozen.
+func (s *server) missedBy(loss, at time.Time) bool {
+	died, f := s.died.Load(), s.frozen.Load()
+	return died != nil && !died.After(at) ||
+		f != nil && f.until.Sub(f.from) > silentAfter && f.until.After(loss) && f.from.Before(at)
 }
 
 // start opens a server, as the first time or after its death.
