@@ -514,7 +514,7 @@ func (l losing) PeekJournal(ctx context.Context, sale sluice.SaleID, _ func(port
 }
 
 // A journal that is lost between two readings acknowledges nothing: the store is not older,
-// and no person is needed.
+// and no person is needed. It is not to be stored from either.
 func TestVerifyMeetsALostJournal(t *testing.T) {
 	r := newRig(t)
 	sale := must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
@@ -522,7 +522,9 @@ func TestVerifyMeetsALostJournal(t *testing.T) {
 	r.accepted("bob", true)
 	b := settle.NewRebuilder("a", r.store, losing{r.ledger}, r.loader, settle.NewMemory(0),
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
-	must.Get(b.Verify(t.Context(), &sale))(t)
+	if fenced, err := b.Verify(t.Context(), &sale); fenced || err == nil {
+		t.Errorf("fenced %v, %v; want an error, since the ledger is fenced and the store is not", fenced, err)
+	}
 	if now := r.sale(); settle.Outdated(&now) {
 		t.Errorf("fenced for a person: %s", now.Fence)
 	}

@@ -17,7 +17,8 @@ import (
 // or a sequence that went backwards. If one of them has forgotten what the
 // other knows, it fences the sale, and reports true. Until it has reported false, nothing else
 // may store the sale's journal: what it holds may need the units of orders that had ended,
-// and a recovery ends these first. And no order may expire: it may have been paid.
+// and a recovery ends these first. And no order may expire: it may have been paid. It fails
+// if the ledger alone is fenced, which proves nothing, until Loader.Follow has fenced the store.
 func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool, err error) {
 	if err := r.remindTerms(ctx, sale.ID); err != nil {
 		return false, err
@@ -38,7 +39,14 @@ func (r *Rebuilder) Verify(ctx context.Context, sale *sluice.Sale) (fenced bool,
 	if err != nil {
 		return false, err
 	}
+	reading, err := r.loader.read(ctx, sale.ID) // before the store, which is fenced last
+	if err != nil {
+		return false, err
+	}
 	now, err := r.store.Sale(ctx, sale.ID)
+	if err == nil && now.Fence == "" && reading.Fence != "" {
+		err = fmt.Errorf("settle: the ledger is fenced, and its store not yet: %s", reading.Fence)
+	}
 	return now.Fence != "", err
 }
 
