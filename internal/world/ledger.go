@@ -38,7 +38,7 @@ type (
 		server string
 		sale   sluice.SaleID
 	}
-	seen struct{ epoch, received, saw int64 }
+	seen struct{ epoch, received, saw, version int64 }
 	// entry is an entry of a journal. A ledger may give its id again in another epoch.
 	entry struct {
 		sale sluice.SaleID
@@ -134,6 +134,8 @@ func (l *ledger) lacks(ctx context.Context, sale sluice.SaleID) (why string, err
 	case r.Epoch == known.epoch && r.Seq < max(known.received, known.saw),
 		r.Epoch == known.epoch && told.epoch == known.epoch && told.received < known.received:
 		why = fmt.Sprintf("sequence %d, where %s saw %d", r.Seq, l.name, max(known.received, known.saw))
+	case r.Epoch == known.epoch && r.Terms.Version < known.version:
+		why = fmt.Sprintf("version %d of the terms, where %s knew %d", r.Terms.Version, l.name, known.version)
 	default:
 		return "", nil
 	}
@@ -152,9 +154,22 @@ func (l *ledger) hears(sale sluice.SaleID, decisions []sluice.Decision) {
 		if !d.Replayed {
 			l.shared.asked[decided{sale, d.Epoch, d.Seq}] = l.name
 		}
+		told := seen{epoch: d.Epoch, received: d.Seq, saw: d.Seq}
 		if known := l.known[sale]; d.Epoch > known.epoch || d.Epoch == known.epoch && d.Seq > known.received {
-			l.known[sale] = seen{d.Epoch, d.Seq, d.Seq}
-			l.shared.told[place{l.name, sale}] = seen{d.Epoch, d.Seq, d.Seq}
+			l.shared.told[place{l.name, sale}] = told
+		}
+		l.advance(sale, told)
+	}
+}
+
+// advance notes what this server has seen of a sale.
+func (l *ledger) advance(sale sluice.SaleID, s seen) {
+	switch known := l.known[sale]; {
+	case s.epoch > known.epoch:
+		l.known[sale] = s
+	case s.epoch == known.epoch:
+		l.known[sale] = seen{
+			s.epoch, max(s.received, known.received), max(s.saw, known.saw), max(s.version, known.version),
 		}
 	}
 }
@@ -166,9 +181,8 @@ func (l *ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 		defer l.shared.mu.Unlock()
 		for i := range readings {
 			r := &readings[i]
-			if known := l.known[r.Sale]; r.Err == nil && r.Loaded && r.Epoch == known.epoch && r.Seq > known.saw {
-				known.saw = r.Seq
-				l.known[r.Sale] = known
+			if r.Err == nil && r.Loaded && r.Fence == "" {
+				l.advance(r.Sale, seen{epoch: r.Epoch, saw: r.Seq, version: r.Terms.Version})
 			}
 		}
 		return readings, err

@@ -19,6 +19,7 @@ type received struct {
 	epoch    int64 // of the last load heard of; 0 before the first answer
 	reported int64 // the last sequence reported to this server, as the ledger remembers it too
 	seen     int64 // the highest sequence seen of any server's claims
+	version  int64 // the highest of its terms
 }
 
 func (l *Ledger) known(sale sluice.SaleID) *known {
@@ -78,5 +79,6 @@ func (k *known) advance(m received) {
 	case m.epoch == k.received.epoch:
 		k.received.reported = max(k.received.reported, m.reported)
 		k.received.seen = max(k.received.seen, m.seen)
+		k.received.version = max(k.received.version, m.version)
 	}
 }

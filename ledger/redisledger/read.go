@@ -1,6 +1,7 @@
 package redisledger
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -25,7 +26,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 		had[i] = l.receivedOf(sale)
 	}
 	readings, lost, err := l.readMany(ctx, sales, func(i int, r *port.Reading, reported int64) string {
-		return had[i].lostIn(r, reported, l.opts.Node)
+		return cmp.Or(had[i].lostIn(r, reported, l.opts.Node), had[i].lostTerms(r, l.opts.Node))
 	})
 	for i := range readings {
 		switch r := &readings[i]; {
@@ -34,7 +35,7 @@ func (l *Ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Readin
 			l.fenceLost(ctx, r)
 		case r.Fence == "":
 			k, terms := l.known(r.Sale), r.Terms
-			k.advance(received{epoch: r.Epoch, seen: r.Seq})
+			k.advance(received{epoch: r.Epoch, seen: r.Seq, version: terms.Version})
 			k.read(r.Epoch, &terms)
 		}
 	}
@@ -89,6 +90,15 @@ func (m received) lostIn(r *port.Reading, reported int64, node string) string {
 		return fmt.Sprintf("%s: sequence %d, where %s saw %d", port.FenceLost, r.Seq, node, m.seen)
 	}
 	return ""
+}
+
+// lostTerms says that the sale's terms are older than this server's, or nothing: what was
+// paused, or postponed, must not be sold by those of before (I8).
+func (m received) lostTerms(r *port.Reading, node string) string {
+	if r.Epoch != m.epoch || r.Terms.Version >= m.version {
+		return ""
+	}
+	return fmt.Sprintf("%s: version %d of the terms, where %s knew %d", port.FenceLost, r.Terms.Version, node, m.version)
 }
 
 // fenceLost makes the loss known to the other servers, and waits for no replica: many

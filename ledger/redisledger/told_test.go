@@ -147,6 +147,32 @@ func TestLossOfOne(t *testing.T) {
 	}
 }
 
+// Terms that went back are a loss as well: a sale that was paused, or postponed, sells nothing
+// by those of before (I8).
+func TestLossOfTerms(t *testing.T) {
+	url := servertest.Redis(t)
+	client := newClient(t, url)
+	for what, notice := range map[string]func(l *redisledger.Ledger){
+		"claim": func(l *redisledger.Ledger) { wantAll(t, claim(t, l, "s", makeClaim("s", 50)), sluice.Unavailable) },
+		"read":  func(l *redisledger.Ledger) { read(t, l, "s") },
+	} {
+		prefix := newPrefix(t, url)
+		a := open(t, url, redisledger.Options{Node: "a", Prefix: prefix})
+		terms := tight(100)
+		loadOpen(t, a, "s", terms)
+		failover := copyOf(t, client, prefix)
+		terms.Version, terms.Paused = terms.Version+1, true
+		must.Succeed(t, a.Apply(t.Context(), "s", 1, terms))
+		read(t, a, "s")
+		failover()
+		notice(a)
+		message := command(t, client, "HGET", prefix+":{s}:sale", "fence")
+		if text, _ := message.ToString(); !strings.Contains(text, "version 1 of the terms, where a knew 2") {
+			t.Errorf("by %s the fence is %q", what, text)
+		}
+	}
+}
+
 // Whatever is asked about sales that do not exist, nothing of them is kept: buyers
 // can name any number of them.
 func TestMadeUpSalesAreNotRemembered(t *testing.T) {
