@@ -367,7 +367,7 @@ func (w *world) operate(ctx context.Context, a *Act) {
 		about(func(of *bounds) { of.late = max(of.late, at) })
 		_, err = s.admin.PatchSale(ctx, id, api.PatchSale{OpensAt: api.Some(api.At(w.begins.Add(at)))})
 		if said = fmt.Sprint("to ", at); err == nil {
-			about(func(of *bounds) { of.opens = at })
+			about(func(of *bounds) { of.opens, of.postponed = at, time.Now() })
 		}
 	case "pause":
 		var resumed int

@@ -42,6 +42,7 @@ type bounds struct {
 	limit           int64         // the highest per buyer
 	first           time.Duration // the opening of the plan, after the world's beginning
 	opens, late     time.Duration // the opening, and the latest that was asked for
+	postponed       time.Time     // when an operator was told of the opening
 	pausedAt        time.Time     // since when a pause is known to be in force; zero: it is not
 	closedAt        time.Time     // when an operator was told that it is closed; zero: none was
 	pauses          int           // how often a pause was asked for

@@ -160,7 +160,10 @@ func (w *world) judgeOrders(orders map[sluice.OrderID]api.Order) {
 		sale := w.number(o.SaleID)
 		of[attempt{sale: sale, buyer: o.BuyerID}]++
 		at := o.AcceptedAt.Sub(w.begins.Truncate(time.Millisecond))
-		opens, closes := c.of[sale].opens, w.plan.Sales[sale].Closes
+		opens, closes := c.of[sale].first, w.plan.Sales[sale].Closes
+		if o.AcceptedAt.After(c.of[sale].postponed) { // before, it may have been open
+			opens = c.of[sale].opens
+		}
 		if at < opens || closes > 0 && at >= closes {
 			c.complain("%s was accepted at %v, in a sale from %v to %v (I8)", id, at, opens, closes)
 		}
