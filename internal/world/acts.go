@@ -108,7 +108,7 @@ func (w *world) loseLedger(ctx context.Context, a *Act) error {
 	l := w.shared
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	marked, next := l.path+".copy", fmt.Sprintf("%s/ledger-%d.db", w.dir, l.life+1)
+	marked, next := filepath.Join(w.dir, "ledger.copy"), fmt.Sprintf("%s/ledger-%d.db", w.dir, l.life+1)
 	memo := newMemo()
 	var err error
 	switch {

@@ -346,7 +346,7 @@ func copyFile(from, to string) error {
 		if err := os.Remove(to + suffix); err != nil && !os.IsNotExist(err) {
 			return err
 		}
-		if err := copyOne(from+suffix, to+suffix); err != nil && !os.IsNotExist(err) {
+		if err := copyOne(from+suffix, to+suffix); err != nil && (suffix == "" || !os.IsNotExist(err)) {
 			return err
 		}
 	}
