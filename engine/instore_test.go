@@ -31,7 +31,7 @@ type olderCopy struct {
 
 // copied are the tables of a copy. Of sales only units, ledger and terms differ; of servers, heartbeats.
 var copied = []string{
-	"orders", "order_changes", "ledger_sales", "event_feed", "event_marks", "order_events", "sale_events", "dead_letters",
+	"orders", "order_changes", "ledger_sales", "event_feed", "order_events", "sale_events", "dead_letters",
 	"gathered", "sale_terms", "restocks",
 }
 

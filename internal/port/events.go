@@ -8,8 +8,7 @@ import (
 )
 
 // EventStore is the feed of events. Whatever is committed gets its number a
-// little later, by NumberEvents, so that storing orders costs nothing for it;
-// nothing is skipped, and nothing is numbered twice.
+// little later, by NumberEvents: nothing is skipped, and nothing is numbered twice.
 type EventStore interface {
 	// NumberEvents gives the next numbers to what was committed and has none,
 	// about limit of each kind, and returns how many: fewer than limit only if no

@@ -41,8 +41,8 @@ type Dialect interface {
 	Existing(ctx context.Context, tx *sql.Tx, batch *Batch) ([]sluice.Order, error)
 	// InsertOrders inserts orders of one sale and returns how many: fewer if one meets
 	// a unique key, and then the transaction is rolled back. It fails at any other
-	// constraint.
-	InsertOrders(ctx context.Context, tx *sql.Tx, orders []NewOrder) (int, error)
+	// constraint. After is a position behind which they stand, and no others of the sale.
+	InsertOrders(ctx context.Context, tx *sql.Tx, orders []NewOrder) (inserted int, after int64, err error)
 	// List returns the one argument that a statement takes as a list of texts, and
 	// Pairs the arguments that it takes as a table.
 	List(ids []string) any

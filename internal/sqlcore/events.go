@@ -17,10 +17,13 @@ import (
 var (
 	sqlLastEvent = newStatement("Events.LastEvent", `SELECT last_event FROM event_feed WHERE id = 1`)
 
-	// The events of a window, after a number and up to one, each with its number.
+	// The events of a window, after a number and up to one, each with its number. OrderEvents
+	// takes the end twice.
 	sqlOrderEvents = newStatement("Events.OrderEvents",
-		`SELECT first_event, last_event, sale_id, after_position, upto_position FROM order_events
-		WHERE last_event > ? AND first_event <= ? ORDER BY last_event LIMIT ?`)
+		`SELECT event - orders + 1, event, sale_id, after_position, upto_position FROM order_events
+		WHERE event > ? AND event - orders < ?
+			AND event <= coalesce((SELECT min(event) FROM order_events WHERE event >= ?), 9223372036854775807)
+		ORDER BY event`)
 	sqlChangeEvents = newStatement("Events.ChangeEvents",
 		`SELECT c.event, c.from_status, c.to_status, c.action, c.changed_at, c.why, c.refused, `+OrderColumns+`
 		FROM (SELECT event, order_id AS of_order, from_status, to_status, action, changed_at, reason AS why, refused
@@ -80,7 +83,7 @@ func (q *conn) readEvents(after int64, page []sluice.Event) error {
 		page[at] = e
 		return nil
 	}
-	q.readCreated(after, upto, len(page), set)
+	q.readCreated(after, upto, set)
 	q.each(sqlChangeEvents, []any{after, upto}, func(r row) error {
 		seq, change, refused := int64(0), sluice.HistoryEntry{}, ""
 		order, err := scanOrder(prefixed{r, []any{
@@ -124,12 +127,20 @@ func (p prefixed) Scan(dest ...any) error { return p.row.Scan(slices.Concat(p.fi
 // rangesAtOnce is how many ranges one statement reads.
 const rangesAtOnce = 20
 
+// orderRange is orders that were stored together, which follow each other both in their
+// sale and in the feed.
+type orderRange struct {
+	first, last int64 // events
+	sale        sluice.SaleID
+	after, upto int64 // positions
+}
+
 // readCreated reads the events that orders were stored.
-func (q *conn) readCreated(after, upto int64, limit int, set func(sluice.Event) error) {
+func (q *conn) readCreated(after, upto int64, set func(sluice.Event) error) {
 	ranges, _ := all(q, sqlOrderEvents, func(r row) (o orderRange, err error) {
 		err = r.Scan(&o.first, &o.last, &o.sale, &o.after, &o.upto)
 		return o, err
-	}, after, upto, limit)
+	}, after, upto, upto)
 	for part := range slices.Chunk(ranges, rangesAtOnce) {
 		q.fail(q.readRanges(part, func(seq int64, o *sluice.Order) error {
 			if seq <= after || seq > upto {

@@ -13,6 +13,13 @@ import (
 var sqlTake = newStatement("Take",
 	`UPDATE sales SET taken = taken + ? WHERE id = ? AND (cap IS NULL OR taken + ? <= cap)`)
 
+// AddStored writes the event that orders were stored, which are the last of their sale. Its
+// arguments are the sale, the position before them, the sale, how many they are, and when.
+var sqlAddStored = newStatement("Events.AddStored",
+	`INSERT INTO order_events (sale_id, after_position, upto_position, orders, stored_at) VALUES (?, ?,
+		(SELECT position FROM orders FORCE INDEX (orders_of_sale) WHERE sale_id = ?
+			ORDER BY position DESC LIMIT 1), ?, ?)`)
+
 // Insert stores the claims of journal entries, each exactly once.
 //
 // Nearly always every claim is new and covered, so that is tried first, without
@@ -85,13 +92,18 @@ func (s *Store) insertFast(ctx context.Context, batch *Batch) (done bool, err er
 	return err == nil, err
 }
 
-// insertOrders inserts orders and returns how many; 0 with an error.
+// insertOrders inserts orders of a sale, with their event, and returns how many; 0 with an error.
 func (q *conn) insertOrders(orders []NewOrder) int {
 	if q.err != nil {
 		return 0
 	}
-	n, err := q.s.d.InsertOrders(q.ctx, q.tx, orders)
-	q.fail(err)
+	n, after, err := q.s.d.InsertOrders(q.ctx, q.tx, orders)
+	if q.fail(err) == nil && n == len(orders) {
+		err = q.set(sqlAddStored, orders[0].Sale, after, orders[0].Sale, n, orders[0].StoredAt)
+	}
+	if err != nil {
+		return 0
+	}
 	return n
 }
 

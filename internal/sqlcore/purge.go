@@ -39,9 +39,9 @@ var (
 		`SELECT coalesce(min(event), 0) FROM webhook_deliveries WHERE webhook_id = ? AND state = 'pending'`)
 	sqlForgetFailed = newStatement("Purge.ForgetFailed",
 		`DELETE FROM webhook_deliveries WHERE webhook_id = ? AND state = 'failed' AND event < ?`)
-	sqlFirstRange   = newStatement("Purge.FirstRange", `SELECT coalesce(min(last_event), 0) FROM order_events`)
-	sqlDeleteRanges = newStatement("Purge.DeleteRanges",
-		`DELETE FROM order_events WHERE last_event >= ? AND last_event < ?`)
+	sqlFirstRange = newStatement("Purge.FirstRange",
+		`SELECT coalesce(min(event), 0) FROM order_events WHERE event > 0`)
+	sqlDeleteRanges   = newStatement("Purge.DeleteRanges", `DELETE FROM order_events WHERE event >= ? AND event < ?`)
 	sqlFirstSaleEvent = newStatement("Purge.FirstSaleEvent",
 		`SELECT coalesce(min(event), 0) FROM sale_events WHERE event > 0`)
 	sqlDeleteSaleEvents = newStatement("Purge.DeleteSaleEvents", `DELETE FROM sale_events WHERE event >= ? AND event < ?`)
@@ -50,9 +50,10 @@ var (
 	// what is to be deleted.
 	sqlToPurge = newStatement("Purge.ToPurge", `SELECT id FROM sales FORCE INDEX (sales_to_purge)
 		WHERE purged_at IS NULL AND archived_at < ? AND id > ? ORDER BY id LIMIT 1`)
-	sqlLastRange = newStatement("Purge.LastRange", `SELECT coalesce(max(last_event), 0) FROM order_events
-		FORCE INDEX (order_events_of_sale) WHERE sale_id = ?`)
-	sqlMark        = newStatement("Purge.Mark", `SELECT coalesce(max(position), 0) FROM event_marks WHERE sale_id = ?`)
+	// LastRange is the last event that is an order of the sale, beyond all if it has no number
+	// yet: they get theirs in the order of their positions.
+	sqlLastRange = newStatement("Purge.LastRange", `SELECT coalesce(event, 9223372036854775807) FROM order_events
+		FORCE INDEX (order_events_of_sale) WHERE sale_id = ? ORDER BY upto_position DESC LIMIT 1`)
 	sqlNewestOrder = newStatement("Purge.NewestOrder", `SELECT coalesce(max(position), 0) FROM orders`)
 	// HaveEvents selects the orders of a list that have a change whose event the feed
 	// still has, or which has none yet.
@@ -268,12 +269,11 @@ func (q *conn) purge(id sluice.SaleID, after, first int64) (
 	}
 	upto = positions[len(positions)-1]
 	lastRange, _ := only[int64](q.row(sqlLastRange, id))
-	mark, _ := only[int64](q.row(sqlMark, id))
 	newest, err := only[int64](q.row(sqlNewestOrder))
 	if q.fail(err) != nil {
 		return after, 0, nil, q.err
 	}
-	if lastRange >= first || mark < upto {
+	if lastRange >= first {
 		return after, 0, []sluice.ErasureReason{sluice.RecentEvents}, nil
 	}
 	ids := make([]string, len(page))

@@ -64,8 +64,7 @@ type Store struct {
 	sealer   cipher.AEAD // of the webhooks' secrets; nil: they are kept in clear
 	masks    masker      // makes pseudonyms; nil: it has no key
 
-	ledger  atomic.Pointer[string] // the name of the ledger of this server; nil: it is not known
-	lookout lookout
+	ledger atomic.Pointer[string] // the name of the ledger of this server; nil: it is not known
 
 	full atomic.Pointer[full] // the last write that failed for want of room; nil: the disk has some again
 

@@ -205,6 +205,8 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 	ids := map[sluice.SaleID][]sluice.OrderID{}
 	for _, sale := range []sluice.SaleID{"a", "b", "c"} {
 		create(t, s, aSale(sale, 100))
+	}
+	for _, sale := range []sluice.SaleID{"c", "b", "a"} {
 		src := source{sale: sale, epoch: 1}
 		for range 3 {
 			entry := src.store(t, s, 4)
@@ -224,12 +226,21 @@ func testEventsInSmallSteps(t *testing.T, db Database) {
 	if want := 3*2 + 3*12 + 3*6*2; len(all) != want {
 		t.Errorf("%d events, want %d", len(all), want)
 	}
+	created := map[sluice.SaleID]bool{}
+	for i := range all {
+		switch e := &all[i]; {
+		case e.Type == sluice.EventSaleCreated:
+			created[e.Sale.ID] = true
+		case e.Order.ID != "" && !created[e.Order.Sale]:
+			t.Errorf("%s of sale %s comes before the sale", e.Type, e.Order.Sale)
+		}
+	}
 	(&source{sale: "a", epoch: 2}).store(t, s, 1)
 	numberAll(t, s, 20)
-	for sale, n := range map[sluice.SaleID]int{"a": 30, "b": 1, "c": 1} {
-		(&source{sale: sale, epoch: 3}).store(t, s, n)
+	for n, sale := range []sluice.SaleID{"a", "b", "c"} {
+		(&source{sale: sale, epoch: 3}).store(t, s, 11+n)
 	}
-	for _, want := range []int{20, 12} { // a step is full while there is more, whichever sale has it
+	for _, want := range []int{23, 13} { // a step is full while there is more, and divides nothing stored together
 		if n := must.Get(s.NumberEvents(t.Context(), 20))(t); n != want {
 			t.Errorf("numbered %d, want %d", n, want)
 		}

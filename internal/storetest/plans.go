@@ -89,7 +89,7 @@ var arguments = map[string]string{
 	"Purge.Feed": "", "Purge.LockCut": "", "Purge.SetFirst": "one", "Purge.Behind": "text",
 	"Purge.ForgetFailed": "text one", "Purge.FirstRange": "", "Purge.DeleteRanges": "one two",
 	"Purge.FirstSaleEvent": "", "Purge.DeleteSaleEvents": "one two", "Purge.ToPurge": "now text",
-	"Purge.LastRange": "sale", "Purge.Mark": "sale", "Purge.NewestOrder": "", "Purge.HaveEvents": "orders one",
+	"Purge.LastRange": "sale", "Purge.NewestOrder": "", "Purge.HaveEvents": "orders one",
 	"Purge.DeleteChanges": "orders", "Purge.DeletePayments": "orders", "Purge.DeleteOrders": "orders",
 	"Purge.SetRemains":  "one rules sale",
 	"Purge.OldestOrder": "sale", "Purge.DeleteLetters": "sale", "Purge.SetPurged": "now sale",
@@ -97,11 +97,8 @@ var arguments = map[string]string{
 	"Backlog.DeadLetters": "", "Backlog.Releases": "", "Backlog.Overdue": "now",
 
 	"Events.LockFeed": "", "Events.SetFeed": "max", "Events.LastEvent": "", "Events.Unnumbered": "",
-	"Events.SalesWithNewOrders": "", "Events.LiveWithNewOrders": "",
-	"Events.NewestOrders": "zero zero zero page", "Events.NewOrders": "sale zero max page",
-	"Events.NewChanges":    "page",
-	"Events.NewSaleEvents": "page",
-	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto page",
+	"Events.AddStored": "sale zero sale one now", "Events.New": "page page page", "Events.NumberOrders": "pairs",
+	"Events.NumberChanges": "pairs", "Events.NumberSaleEvents": "pairs", "Events.OrderEvents": "after upto upto",
 	"Events.ChangeEvents": "after upto", "Events.SaleEvents": "after upto", "Events.FirstStatus": "order",
 
 	"Tidy.ArchivedList": "", "Tidy.DeleteList": "sale allow", "Tidy.DeleteGathered": "now", "Tidy.DeleteLeases": "now",

@@ -166,6 +166,10 @@ func testCommittedLate(t *testing.T, server *Server) {
 		SELECT replace(order_id, 'slow.0', 'slow.f'), 'of-another', seq + 1000, ` + same + `
 		FROM orders WHERE sale_id = 'slow'`
 	must.Get(tx.ExecContext(t.Context(), copied))(t)
+	must.Get(tx.ExecContext(t.Context(), `INSERT INTO order_events
+			(sale_id, after_position, upto_position, orders, stored_at)
+		SELECT sale_id, max(position) - 1, max(position), 1, max(stored_at)
+		FROM orders WHERE sale_id = 'slow' GROUP BY sale_id`))(t)
 	rush.store(t, s, 3)
 	numberAll(t, s, 100)
 	must.Succeed(t, tx.Commit())

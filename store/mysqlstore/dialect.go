@@ -116,7 +116,9 @@ const (
 // out, the database would wait for the transaction that is changing it, which may
 // be waiting for the sale's row, which we hold. The orders of a sale are inserted
 // under the lock of its row, so none can come between the look and the statement.
-func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
+func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (
+	inserted int, after int64, err error,
+) {
 	for part := range slices.Chunk(orders, maxRows) {
 		ids := make([]any, len(part))
 		for i := range part {
@@ -125,7 +127,7 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 		var there int
 		if err := tx.QueryRowContext(ctx, anyExisting+sqlcore.Placeholders(len(ids)), ids...).Scan(&there); err != nil ||
 			there > 0 {
-			return 0, err
+			return 0, 0, err
 		}
 	}
 	for len(orders) > 0 {
@@ -136,16 +138,23 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 		}
 		result, err := tx.ExecContext(ctx, insertOrders+strings.Repeat(row+", ", n-1)+row+orDuplicate, args...)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		rows, err := result.RowsAffected() // those changed to what they were do not count: clientFoundRows is off
 		if err != nil {
-			return 0, err
+			return 0, 0, err
+		}
+		if inserted == 0 {
+			first, err := result.LastInsertId() // that of the first row
+			if err != nil {
+				return 0, 0, err
+			}
+			after = first - 1
 		}
 		inserted += int(rows)
 		orders = orders[n:]
 	}
-	return inserted, nil
+	return inserted, after, nil
 }
 
 // fitting returns how many orders one statement takes.
@@ -250,16 +259,16 @@ var own = map[string]string{
 	"Purge.DeletePayments": `DELETE payments FROM ` + list + ` STRAIGHT_JOIN payments ON payments.order_id = list.id`,
 	"Purge.DeleteOrders": `DELETE orders FROM ` + list + `
 		STRAIGHT_JOIN orders FORCE INDEX (orders_order_id) ON orders.order_id = list.id`,
-	"Events.NewChanges": `SELECT c.position, c.order_id, c.changed_at, o.sale_id, o.position, coalesce(m.position, 0)
-		FROM (SELECT position, order_id, changed_at FROM order_changes FORCE INDEX (order_changes_event)
-			WHERE event IS NULL ORDER BY event, position LIMIT ?) c
-		STRAIGHT_JOIN orders o FORCE INDEX (orders_order_id) ON o.order_id = c.order_id
-		LEFT JOIN event_marks m ON m.sale_id = o.sale_id ORDER BY c.position`,
 	"Events.NumberChanges": `UPDATE ` + pairs + ` STRAIGHT_JOIN order_changes FORCE INDEX (order_changes_position)
 			ON order_changes.position = pair.position
 		SET order_changes.event = pair.event WHERE order_changes.event IS NULL`,
-	"Events.NumberSaleEvents": `UPDATE ` + pairs + ` STRAIGHT_JOIN sale_events ON sale_events.position = pair.position
-		SET sale_events.event = pair.event WHERE sale_events.event IS NULL`,
+	"Events.NumberSaleEvents": setEvents("sale_events"),
+	"Events.NumberOrders":     setEvents("order_events"),
+}
+
+func setEvents(table string) string {
+	return `UPDATE ` + pairs + ` STRAIGHT_JOIN ` + table + ` ON ` + table + `.position = pair.position
+		SET ` + table + `.event = pair.event WHERE ` + table + `.event IS NULL`
 }
 
 // Tables of what is in one argument: ids of orders, ids of buyers, and Pairs.

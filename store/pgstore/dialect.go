@@ -129,10 +129,7 @@ func (d dialect) InsertFast(ctx context.Context, batch *sqlcore.Batch) (done boo
 	if d.pooled.Load() {
 		first.Queue(d.local)
 	}
-	first.Queue(insertFast, fastArgs(batch)...).Exec(func(tag pgconn.CommandTag) error {
-		inserted = tag.RowsAffected()
-		return nil
-	})
+	first.Queue(insertFast, fastArgs(batch)...).Query(scanStored(&inserted))
 	err = conn.SendBatch(ctx, first).Close()
 	if err != nil || inserted != int64(len(batch.Claims)) {
 		var undo error
@@ -168,7 +165,9 @@ func fastArgs(b *sqlcore.Batch) []any {
 	}
 }
 
-func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (int, error) {
+func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (
+	inserted int, after int64, err error,
+) {
 	var ids, sales, buyers, keys, metas, counters, currencies, statuses, reasons, nodes []string
 	var quantities, prices, epochs, seqs, terms []int64
 	var accepted, stored, expires, kept, updated []time.Time
@@ -185,13 +184,10 @@ func (dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.Ne
 		accepted, stored, expires = append(accepted, o.AcceptedAt), append(stored, o.StoredAt), append(expires, o.ExpiresAt)
 		kept, updated = append(kept, o.KeepUntil), append(updated, o.UpdatedAt)
 	}
-	result, err := tx.ExecContext(ctx, insertOrders, ids, sales, buyers, keys, quantities, metas, counters, prices,
+	placed := tx.QueryRowContext(ctx, insertOrders, ids, sales, buyers, keys, quantities, metas, counters, prices,
 		currencies, statuses, reasons, epochs, seqs, terms, nodes, accepted, stored, expires, kept, updated)
-	if err != nil {
-		return 0, err
-	}
-	n, err := result.RowsAffected()
-	return int(n), err
+	err = placed.Scan(&inserted, &after)
+	return inserted, after, err
 }
 
 func (dialect) Existing(ctx context.Context, tx *sql.Tx, batch *sqlcore.Batch) ([]sluice.Order, error) {
@@ -251,7 +247,7 @@ const selectNow = `SELECT date_trunc('milliseconds', clock_timestamp())`
 // looks each claim up. A failed CHECK is an error too.
 //
 // The order of the rows is the order of the claims, so positions follow it.
-const insertFast = insertSale + insertRows
+const insertFast = insertSale + `, placed AS (` + insertRows + `)` + addStored
 
 const insertSale = `WITH sale AS (
 		UPDATE sales SET taken = taken + $2::bigint
@@ -271,17 +267,36 @@ const insertRows = `
 			$8::text[], $9::bigint[], $10::bigint[], $11::bigint[], $12::text[], $13::timestamptz[])
 		WITH ORDINALITY AS c (order_id, buyer_id, claim_key, quantity, meta, counters, epoch, seq, terms, node,
 			accepted_at, n)
-	ORDER BY c.n`
+	ORDER BY c.n
+	RETURNING position`
+
+// addStored writes the event that the orders which a statement has placed were stored, and
+// returns how many they are. No other order of the sale is between them: its row is locked.
+const addStored = `
+	INSERT INTO order_events (sale_id, after_position, upto_position, orders, stored_at)
+	SELECT $1, min(position) - 1, max(position), count(*), sale.now FROM sale, placed GROUP BY sale.now
+	RETURNING orders`
+
+// scanStored reads what addStored returns; there is no row if none was placed.
+func scanStored(orders *int64) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		_, err := pgx.ForEachRow(rows, []any{orders}, func() error { return nil })
+		return err
+	}
+}
 
 // insertOrders stores orders as they are; see sqlcore.Dialect.InsertOrders.
-const insertOrders = `INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
+const insertOrders = `WITH placed AS (
+	INSERT INTO orders (` + sqlcore.NewOrderColumns + `)
 	SELECT ` + sqlcore.NewOrderColumns + `
 	FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[], $8::bigint[],
 			$9::text[], $10::text[], $11::text[], $12::bigint[], $13::bigint[], $14::bigint[], $15::text[],
 			$16::timestamptz[], $17::timestamptz[], $18::timestamptz[], $19::timestamptz[], $20::timestamptz[])
 		WITH ORDINALITY AS o (` + sqlcore.NewOrderColumns + `, n)
 	ORDER BY o.n
-	ON CONFLICT DO NOTHING`
+	ON CONFLICT DO NOTHING
+	RETURNING position
+	) SELECT count(*), coalesce(min(position) - 1, 0) FROM placed`
 
 // The three things that must be unique, one index each.
 const selectExisting = `SELECT ` + sqlcore.OrderColumns + ` FROM orders WHERE order_id = ANY ($2::text[])

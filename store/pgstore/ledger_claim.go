@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/sluicehq/sluice"
@@ -271,10 +270,7 @@ func (d *deciding) decide() (*pgx.Batch, *writing) {
 		write.Queue(updateState, append([]any{h.Sale}, state...)...)
 		return write, w
 	}
-	write.Queue(insertClaims, append(fastArgs(accepted), state...)...).Exec(func(tag pgconn.CommandTag) error {
-		w.got = tag.RowsAffected()
-		return nil
-	})
+	write.Queue(insertClaims, append(fastArgs(accepted), state...)...).Query(scanStored(&w.got))
 	return write, w
 }
 
@@ -316,5 +312,5 @@ const (
 	insertClaims = insertSale + `, ledger AS (
 		UPDATE ledger_sales SET seq = $15, cooldown = $16, cooldown_until = $17, reopened = $18
 		FROM sale WHERE sale_id = $1
-	)` + insertRows
+	), placed AS (` + insertRows + `)` + addStored
 )

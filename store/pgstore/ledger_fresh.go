@@ -130,6 +130,6 @@ const insertFresh = `WITH now AS MATERIALIZED (
 		FROM sale, unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[])
 			WITH ORDINALITY AS c (order_id, buyer_id, claim_key, meta, quantity, n)
 		ORDER BY c.n
-		RETURNING 1
-	)
-	SELECT seq + 1, at, (SELECT count(*) FROM placed) FROM sale`
+		RETURNING position
+	), stored AS (` + addStored + `)
+	SELECT seq + 1, at, coalesce((SELECT orders FROM stored), 0) FROM sale`

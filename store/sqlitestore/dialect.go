@@ -111,10 +111,15 @@ func (dialect) Full(err error) bool {
 
 // InsertOrders stops at an order that meets a unique key; the caller rolls back. Orders
 // that differ in little are inserted many at a time: a statement costs as much as a row.
-func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (inserted int, err error) {
+func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.NewOrder) (
+	inserted int, after int64, err error,
+) {
 	// The driver starts a goroutine per statement whose context can end; the
 	// transaction's own still ends it.
 	ctx = context.WithoutCancel(ctx)
+	if err := tx.QueryRowContext(ctx, "SELECT coalesce(max(position), 0) FROM orders").Scan(&after); err != nil {
+		return 0, 0, err
+	}
 	one, many := insertion{text: insertOne}, insertion{text: insertMany}
 	defer one.close()
 	defer many.close()
@@ -127,14 +132,14 @@ func (d dialect) InsertOrders(ctx context.Context, tx *sql.Tx, orders []sqlcore.
 			n, err := insert.run(ctx, tx, d, rows)
 			inserted += n
 			if met := (*sqlite.Error)(nil); errors.As(err, &met) && met.Code() == sqlite3.SQLITE_CONSTRAINT_UNIQUE {
-				return inserted, nil
+				return inserted, after, nil
 			}
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 		}
 	}
-	return inserted, nil
+	return inserted, after, nil
 }
 
 // insertion is a statement of one transaction, prepared when it is needed first.
@@ -214,6 +219,7 @@ var words = strings.NewReplacer(
 	// the pairs for each of them.
 	"AND order_changes.event IS NULL", "AND +order_changes.event IS NULL",
 	"AND sale_events.event IS NULL", "AND +sale_events.event IS NULL",
+	"AND order_events.event IS NULL", "AND +order_events.event IS NULL",
 	"greatest(", "max(",
 	"FORCE INDEX (orders_to_expire)", "INDEXED BY orders_to_expire",
 )

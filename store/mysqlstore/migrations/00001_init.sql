@@ -265,25 +265,22 @@ CREATE TABLE IF NOT EXISTS event_feed (
 
 INSERT INTO event_feed (id, last_event) VALUES (1, 0) ON DUPLICATE KEY UPDATE id = id;
 
--- How far the orders of each sale have been numbered. Within a sale positions
--- grow in commit order, for the sale's row is locked while orders are inserted.
-CREATE TABLE IF NOT EXISTS event_marks (
-    sale_id  VARBINARY(48) NOT NULL PRIMARY KEY,
-    position BIGINT        NOT NULL
-) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-
--- The events first_event to last_event are that the orders of a sale at the
--- positions after after_position, up to upto_position, were stored.
+-- Written by the transaction that stores orders: those of a sale at the positions after
+-- after_position, up to upto_position. Within a sale positions grow in commit order, for the
+-- sale's row is locked while orders are inserted.
 CREATE TABLE IF NOT EXISTS order_events (
-    last_event     BIGINT        NOT NULL PRIMARY KEY,
-    first_event    BIGINT        NOT NULL,
+    position       BIGINT        NOT NULL AUTO_INCREMENT PRIMARY KEY,
     sale_id        VARBINARY(48) NOT NULL,
     after_position BIGINT        NOT NULL,
     upto_position  BIGINT        NOT NULL,
+    orders         BIGINT        NOT NULL,
+    stored_at      DATETIME(3)   NOT NULL,
+    event          BIGINT, -- the last of them
 
-    CONSTRAINT order_events_range CHECK (first_event BETWEEN 1 AND last_event AND upto_position > after_position),
+    CONSTRAINT order_events_range CHECK (orders >= 1 AND upto_position > after_position),
 
-    INDEX order_events_of_sale (sale_id, last_event)
+    INDEX order_events_event (event, position),
+    INDEX order_events_of_sale (sale_id, upto_position)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Written by the transaction that changes a sale.

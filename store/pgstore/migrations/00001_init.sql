@@ -281,24 +281,21 @@ CREATE TABLE event_feed (
 
 INSERT INTO event_feed (id, last_event) VALUES (1, 0);
 
--- How far the orders of each sale have been numbered. Within a sale positions
--- grow in commit order, for the sale's row is locked while orders are inserted.
-CREATE TABLE event_marks (
-    sale_id  text COLLATE "C" PRIMARY KEY,
-    position bigint NOT NULL
-) WITH (fillfactor = 50);
-
--- The events first_event to last_event are that the orders of a sale at the
--- positions after after_position, up to upto_position, were stored.
+-- Written by the transaction that stores orders: those of a sale at the positions after
+-- after_position, up to upto_position. Within a sale positions grow in commit order, for the
+-- sale's row is locked while orders are inserted.
 CREATE TABLE order_events (
-    last_event     bigint           PRIMARY KEY,
-    first_event    bigint           NOT NULL CHECK (first_event BETWEEN 1 AND last_event),
+    position       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     sale_id        text COLLATE "C" NOT NULL,
     after_position bigint           NOT NULL,
-    upto_position  bigint           NOT NULL CHECK (upto_position > after_position)
+    upto_position  bigint           NOT NULL CHECK (upto_position > after_position),
+    orders         bigint           NOT NULL CHECK (orders >= 1),
+    stored_at      timestamptz(3)   NOT NULL,
+    event          bigint -- the last of them
 );
 
-CREATE INDEX order_events_of_sale ON order_events (sale_id, last_event);
+CREATE INDEX order_events_event ON order_events (event, position);
+CREATE INDEX order_events_of_sale ON order_events (sale_id, upto_position);
 
 -- Written by the transaction that changes a sale.
 CREATE TABLE sale_events (

@@ -123,11 +123,6 @@ CREATE TABLE sluice_fixture.event_feed (
     CONSTRAINT event_feed_last_event_check CHECK ((last_event >= 0))
 )
 WITH (fillfactor='50');
-CREATE TABLE sluice_fixture.event_marks (
-    sale_id text NOT NULL COLLATE pg_catalog."C",
-    "position" bigint NOT NULL
-)
-WITH (fillfactor='50');
 CREATE TABLE sluice_fixture.gathered (
     sale_id text NOT NULL COLLATE pg_catalog."C",
     epoch bigint NOT NULL,
@@ -210,13 +205,23 @@ ALTER TABLE sluice_fixture.order_changes ALTER COLUMN "position" ADD GENERATED A
     CACHE 1
 );
 CREATE TABLE sluice_fixture.order_events (
-    last_event bigint NOT NULL,
-    first_event bigint NOT NULL,
+    "position" bigint NOT NULL,
     sale_id text NOT NULL COLLATE pg_catalog."C",
     after_position bigint NOT NULL,
     upto_position bigint NOT NULL,
-    CONSTRAINT order_events_check CHECK (((first_event >= 1) AND (first_event <= last_event))),
-    CONSTRAINT order_events_check1 CHECK ((upto_position > after_position))
+    orders bigint NOT NULL,
+    stored_at timestamp(3) with time zone NOT NULL,
+    event bigint,
+    CONSTRAINT order_events_check CHECK ((upto_position > after_position)),
+    CONSTRAINT order_events_orders_check CHECK ((orders >= 1))
+);
+ALTER TABLE sluice_fixture.order_events ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.order_events_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 CREATE TABLE sluice_fixture.orders (
     "position" bigint NOT NULL,
@@ -448,85 +453,83 @@ ALTER TABLE sluice_fixture.webhooks ALTER COLUMN "position" ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-30 11:19:02.985+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', '7ILZ2ZUJJSQIWIMM', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-30 11:19:03.002+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'TN2XIRTOORGOEUQR', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-30 11:19:03.011+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'RLMAZACQFQHXNFU4', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-30 11:19:03.015+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', '4WZLWZIDNEMWWC45', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-30 11:19:03.039+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a76907a79989b0e675c2db37d0b/pay', 'phones', 'phones.01a22a76907a79989b0e675c2db37d0b', 200, '', 'DI5GC6F753DRSBXJ', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-30 11:19:03.044+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a7690807260a29af0f448417ee1/pay', 'phones', 'phones.01a22a7690807260a29af0f448417ee1', 200, '', 'DLU3CXR4GLPKGQTS', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-30 11:19:03.048+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a22a7690807260a29af0f448417ee1/refund', 'phones', 'phones.01a22a7690807260a29af0f448417ee1', 200, '', 'XWGJZZA74NLQF7GM', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-30 11:19:03.059+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a7690897aec99e5802d58347970/pay', 'phones', 'phones.01a22a7690897aec99e5802d58347970', 200, '', 'XFWLDUMODCKAL7Q6', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-30 11:19:03.069+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a22a7690947446ae16cfb8e5624aaf/reject', 'phones', 'phones.01a22a7690947446ae16cfb8e5624aaf', 200, '', 'C7ERKXJIP6V7NK2K', '127.0.0.1', 'anerspzj');
-INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-30 11:19:04.202+08', NULL, '');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-30 14:35:32.602+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', 'RRNPIBTU5MAQHRKX', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-30 14:35:32.612+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'PYJFRVIAKUAODLBA', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-30 14:35:32.619+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'KVKG6VBKYOKVAB4E', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-30 14:35:32.621+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', 'EY33QCDVGZSYSHB3', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-30 14:35:32.64+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a759b74d3ac43c1c34f376c7f/pay', 'phones', 'phones.01a22b2a759b74d3ac43c1c34f376c7f', 200, '', 'OUJ4VKLS6KES4NWX', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-30 14:35:32.644+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a75a172568138dd10f7bd2393/pay', 'phones', 'phones.01a22b2a75a172568138dd10f7bd2393', 200, '', '654OY4ECHBJ6QAOO', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-30 14:35:32.648+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a22b2a75a172568138dd10f7bd2393/refund', 'phones', 'phones.01a22b2a75a172568138dd10f7bd2393', 200, '', 'GOGSVVE7XGYZW2EG', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-30 14:35:32.657+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a75a976fca3e35e0802144941/pay', 'phones', 'phones.01a22b2a75a976fca3e35e0802144941', 200, '', '23VUZZ2VTZPGBY4N', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-30 14:35:32.665+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a22b2a75b2769db1858d6d1dce8786/reject', 'phones', 'phones.01a22b2a75b2769db1858d6d1dce8786', 200, '', 'KUM5KFAUQOGX6H7J', '127.0.0.1', 'buyriylw');
+INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-30 14:35:33.835+08', NULL, '');
 INSERT INTO sluice_fixture.event_feed VALUES (1, 1, 19);
-INSERT INTO sluice_fixture.event_marks VALUES ('lamps', 7);
-INSERT INTO sluice_fixture.event_marks VALUES ('phones', 6);
-INSERT INTO sluice_fixture.leases VALUES ('tidy', 'anerspzj', 1796008742943000, 3540000, '2026-11-30 12:18:02.943+08');
-INSERT INTO sluice_fixture.leases VALUES ('events', '', 1796008742943000, 3000, '2026-11-30 11:19:07.156+08');
-INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1796008743895000, 2000, '2026-11-30 11:19:05.895+08');
-INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1796008742940000, 20000, '2026-11-30 11:19:22.94+08');
-INSERT INTO sluice_fixture.ledger_sales VALUES ('phones', 1, 6, 1, 20, 2, 11, 2, '2026-11-30 11:18:02.987+08', NULL, false, '', 0, NULL, 0, 0);
-INSERT INTO sluice_fixture.ledger_sales VALUES ('lamps', 1, 1, 1, 20, 2, 11, 2, '2026-11-30 11:18:02.892+08', NULL, false, '', 0, NULL, 0, 0);
-INSERT INTO sluice_fixture.nodes VALUES ('anerspzj', 'store', '{"version":"","shared":{"admin_key":"11432379","admin_keys":"none","buyer_audience":"none","buyer_id":"2fef003f","buyer_issuer":"none","buyer_jwks":"none","buyer_secret":"a9a7385a","ticket_secret":"4b41b10e","webhook_key":"4cb6fa41"}}', '2026-11-30 11:19:03.895+08');
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22a76906e7d60a140f1558255f959', '2026-11-30 11:19:03.028+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 7);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22a76907a79989b0e675c2db37d0b', '2026-11-30 11:19:03.037+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 9);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22a7690807260a29af0f448417ee1', '2026-11-30 11:19:03.042+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 11);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22a7690807260a29af0f448417ee1', '2026-11-30 11:19:03.045+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 12);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22a7690897aec99e5802d58347970', '2026-11-30 11:19:03.052+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 14);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22a7690897aec99e5802d58347970', '2026-11-30 11:19:03.056+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 15);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a22a7690947446ae16cfb8e5624aaf', '2026-11-30 11:19:03.063+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 17);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a22a76909e793a83f6e8220068d6a0', '2026-11-30 11:19:04.151+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
-INSERT INTO sluice_fixture.order_events VALUES (5, 5, 'phones', 0, 1);
-INSERT INTO sluice_fixture.order_events VALUES (6, 6, 'phones', 1, 2);
-INSERT INTO sluice_fixture.order_events VALUES (8, 8, 'phones', 2, 3);
-INSERT INTO sluice_fixture.order_events VALUES (10, 10, 'phones', 3, 4);
-INSERT INTO sluice_fixture.order_events VALUES (13, 13, 'phones', 4, 5);
-INSERT INTO sluice_fixture.order_events VALUES (16, 16, 'phones', 5, 6);
-INSERT INTO sluice_fixture.order_events VALUES (18, 18, 'lamps', 0, 7);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22a7690697152999968e7e5d08d0f', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', '', 199900, 'CNY', 'pending', '', 1, 0, 1, 1, 'anerspzj', '2026-11-30 11:19:03.018+08', '2026-11-30 11:19:03.02+08', '2026-12-30 11:19:03.02+08', '2026-12-30 11:19:03.02+08', '2026-11-30 11:19:03.02+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22a76906e7d60a140f1558255f959', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', '', 199900, 'CNY', 'cancelled', '', 1, 0, 2, 1, 'anerspzj', '2026-11-30 11:19:03.025+08', '2026-11-30 11:19:03.025+08', '2026-12-30 11:19:03.025+08', '2026-12-30 11:19:03.025+08', '2026-11-30 11:19:03.028+08', '', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22a76907a79989b0e675c2db37d0b', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', '', 199900, 'CNY', 'paid', '', 1, 0, 3, 1, 'anerspzj', '2026-11-30 11:19:03.035+08', '2026-11-30 11:19:03.035+08', '2026-12-30 11:19:03.035+08', '2026-12-30 11:19:03.035+08', '2026-11-30 11:19:03.037+08', 'payment-buyer-paid', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22a7690807260a29af0f448417ee1', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', '', 199900, 'CNY', 'refunded', '', 1, 0, 4, 1, 'anerspzj', '2026-11-30 11:19:03.04+08', '2026-11-30 11:19:03.04+08', '2026-12-30 11:19:03.04+08', '2026-12-30 11:19:03.04+08', '2026-11-30 11:19:03.045+08', 'payment-buyer-refunded', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22a7690897aec99e5802d58347970', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', '', 199900, 'CNY', 'refund_due', '', 1, 0, 5, 1, 'anerspzj', '2026-11-30 11:19:03.05+08', '2026-11-30 11:19:03.05+08', '2026-12-30 11:19:03.05+08', '2026-12-30 11:19:03.05+08', '2026-11-30 11:19:03.056+08', 'payment-buyer-refund_due', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22a7690947446ae16cfb8e5624aaf', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 6, 1, 'anerspzj', '2026-11-30 11:19:03.061+08', '2026-11-30 11:19:03.061+08', '2026-12-30 11:19:03.061+08', '2026-12-30 11:19:03.061+08', '2026-11-30 11:19:03.063+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a22a76909e793a83f6e8220068d6a0', 'lamps', 'late', 'key-of-late', 1, '', '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'anerspzj', '2026-11-30 11:19:03.071+08', '2026-11-30 11:19:03.072+08', '2026-11-30 11:19:04.072+08', '2026-11-30 11:19:04.072+08', '2026-11-30 11:19:04.151+08', '', true);
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a22a76907a79989b0e675c2db37d0b');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a22a7690807260a29af0f448417ee1');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a22a7690897aec99e5802d58347970');
-INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1796008743006, 'mallory');
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-30 11:19:02.949+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:02.892Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:02.949Z","UpdatedAt":"2026-11-30T03:19:02.949Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-30 11:19:02.965+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:02.892Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"store","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:02.949Z","UpdatedAt":"2026-11-30T03:19:02.965Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-30 11:19:02.989+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:02.987Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:02.989Z","UpdatedAt":"2026-11-30T03:19:02.989Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-30 11:19:02.995+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:02.987Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"store","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:02.989Z","UpdatedAt":"2026-11-30T03:19:02.995Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
-INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1796008743006, 1796008743006, 1, '2026-11-30 11:19:03.009+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-30 11:18:02.892+08', NULL, false, '2026-11-30 11:19:02.949+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-30 11:18:02.987+08', NULL, false, '2026-11-30 11:19:02.989+08');
-INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 2592000000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 11:18:02.987+08', NULL, false, 'store', 1, 1, '', 2, 20, '2026-11-30 11:19:02.989+08', '2026-11-30 11:19:02.995+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 1000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 11:18:02.892+08', NULL, false, 'store', 1, 1, '', 0, 20, '2026-11-30 11:19:02.949+08', '2026-11-30 11:19:02.965+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-30 11:19:02.748434');
-INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-30 11:19:02.757106');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 1, 'lamps', 'pending', 1, '2026-11-30 11:19:08.656+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 2, 'lamps', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 3, 'phones', 'pending', 1, '2026-11-30 11:19:07.817+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 4, 'phones', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 5, 'phones.01a22a7690697152999968e7e5d08d0f', 'pending', 1, '2026-11-30 11:19:08.532+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 6, 'phones.01a22a76906e7d60a140f1558255f959', 'pending', 1, '2026-11-30 11:19:08.693+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 7, 'phones.01a22a76906e7d60a140f1558255f959', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 8, 'phones.01a22a76907a79989b0e675c2db37d0b', 'pending', 1, '2026-11-30 11:19:08.5+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 9, 'phones.01a22a76907a79989b0e675c2db37d0b', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 10, 'phones.01a22a7690807260a29af0f448417ee1', 'pending', 1, '2026-11-30 11:19:08.069+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 11, 'phones.01a22a7690807260a29af0f448417ee1', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 12, 'phones.01a22a7690807260a29af0f448417ee1', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 13, 'phones.01a22a7690897aec99e5802d58347970', 'pending', 1, '2026-11-30 11:19:09.261+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 14, 'phones.01a22a7690897aec99e5802d58347970', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 15, 'phones.01a22a7690897aec99e5802d58347970', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 16, 'phones.01a22a7690947446ae16cfb8e5624aaf', 'pending', 1, '2026-11-30 11:19:07.667+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 17, 'phones.01a22a7690947446ae16cfb8e5624aaf', 'pending', 0, '2026-11-30 11:19:03.456+08', 0, '', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_9e79bbbc13b55fa909733947', 18, 'lamps.01a22a76909e793a83f6e8220068d6a0', 'pending', 1, '2026-11-30 11:19:07.806+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:03.456+08');
-INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_9e79bbbc13b55fa909733947', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:CJdtAXSxaCOGoxfS/T2EM0uGSPKKdFKngjzDcJNfhY4GU6TneuOwQor8UQVmvBpHjbKf7vB5gIjyMpIX', '', '2026-11-30 11:19:03.013+08', '2026-11-30 11:19:03.013+08', NULL, '', 18, 0, 8, '2026-11-30 11:19:04.445+08', NULL, '2026-11-30 11:19:03.455+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
+INSERT INTO sluice_fixture.leases VALUES ('tidy', 'buyriylw', 1796020532571000, 3540000, '2026-11-30 15:34:32.571+08');
+INSERT INTO sluice_fixture.leases VALUES ('events', '', 1796020532575000, 3000, '2026-11-30 14:35:36.807+08');
+INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1796020533547000, 2000, '2026-11-30 14:35:35.547+08');
+INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1796020532568000, 20000, '2026-11-30 14:35:52.568+08');
+INSERT INTO sluice_fixture.ledger_sales VALUES ('phones', 1, 6, 1, 20, 2, 11, 2, '2026-11-30 14:34:32.603+08', NULL, false, '', 0, NULL, 0, 0);
+INSERT INTO sluice_fixture.ledger_sales VALUES ('lamps', 1, 1, 1, 20, 2, 11, 2, '2026-11-30 14:34:32.543+08', NULL, false, '', 0, NULL, 0, 0);
+INSERT INTO sluice_fixture.nodes VALUES ('buyriylw', 'store', '{"version":"","shared":{"admin_key":"11432379","admin_keys":"none","buyer_audience":"none","buyer_id":"2fef003f","buyer_issuer":"none","buyer_jwks":"none","buyer_secret":"a9a7385a","ticket_secret":"4b41b10e","webhook_key":"4cb6fa41"}}', '2026-11-30 14:35:33.545+08');
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22b2a758e76b2bb44c6414eab5d60', '2026-11-30 14:35:32.629+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 6);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22b2a759b74d3ac43c1c34f376c7f', '2026-11-30 14:35:32.638+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 8);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22b2a75a172568138dd10f7bd2393', '2026-11-30 14:35:32.643+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 10);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22b2a75a172568138dd10f7bd2393', '2026-11-30 14:35:32.645+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 11);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22b2a75a976fca3e35e0802144941', '2026-11-30 14:35:32.651+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 13);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22b2a75a976fca3e35e0802144941', '2026-11-30 14:35:32.654+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 14);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a22b2a75b2769db1858d6d1dce8786', '2026-11-30 14:35:32.66+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 16);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a22b2a75bb7ceda00abe7ae05e542b', '2026-11-30 14:35:33.803+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 0, 1, 1, '2026-11-30 14:35:32.624+08', 5);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (2, 'phones', 1, 2, 1, '2026-11-30 14:35:32.636+08', 7);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 2, 3, 1, '2026-11-30 14:35:32.641+08', 9);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 3, 4, 1, '2026-11-30 14:35:32.65+08', 12);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (5, 'phones', 4, 5, 1, '2026-11-30 14:35:32.659+08', 15);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (6, 'phones', 5, 6, 1, '2026-11-30 14:35:32.666+08', 17);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (7, 'lamps', 6, 7, 1, '2026-11-30 14:35:32.668+08', 18);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22b2a758e76b2bb44c6414eab5d60', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', '', 199900, 'CNY', 'cancelled', '', 1, 0, 1, 1, 'buyriylw', '2026-11-30 14:35:32.623+08', '2026-11-30 14:35:32.624+08', '2026-12-30 14:35:32.624+08', '2026-12-30 14:35:32.624+08', '2026-11-30 14:35:32.629+08', '', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22b2a759b74d3ac43c1c34f376c7f', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', '', 199900, 'CNY', 'paid', '', 1, 0, 2, 1, 'buyriylw', '2026-11-30 14:35:32.636+08', '2026-11-30 14:35:32.636+08', '2026-12-30 14:35:32.636+08', '2026-12-30 14:35:32.636+08', '2026-11-30 14:35:32.638+08', 'payment-buyer-paid', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22b2a75a172568138dd10f7bd2393', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', '', 199900, 'CNY', 'refunded', '', 1, 0, 3, 1, 'buyriylw', '2026-11-30 14:35:32.641+08', '2026-11-30 14:35:32.641+08', '2026-12-30 14:35:32.641+08', '2026-12-30 14:35:32.641+08', '2026-11-30 14:35:32.645+08', 'payment-buyer-refunded', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22b2a75a976fca3e35e0802144941', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', '', 199900, 'CNY', 'refund_due', '', 1, 0, 4, 1, 'buyriylw', '2026-11-30 14:35:32.65+08', '2026-11-30 14:35:32.65+08', '2026-12-30 14:35:32.65+08', '2026-12-30 14:35:32.65+08', '2026-11-30 14:35:32.654+08', 'payment-buyer-refund_due', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22b2a75b2769db1858d6d1dce8786', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 5, 1, 'buyriylw', '2026-11-30 14:35:32.659+08', '2026-11-30 14:35:32.659+08', '2026-12-30 14:35:32.659+08', '2026-12-30 14:35:32.659+08', '2026-11-30 14:35:32.66+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22b2a75ba71b9927c28a4de4f24d3', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', '', 199900, 'CNY', 'pending', '', 1, 0, 6, 1, 'buyriylw', '2026-11-30 14:35:32.666+08', '2026-11-30 14:35:32.666+08', '2026-12-30 14:35:32.666+08', '2026-12-30 14:35:32.666+08', '2026-11-30 14:35:32.666+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a22b2a75bb7ceda00abe7ae05e542b', 'lamps', 'late', 'key-of-late', 1, '', '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'buyriylw', '2026-11-30 14:35:32.668+08', '2026-11-30 14:35:32.668+08', '2026-11-30 14:35:33.668+08', '2026-11-30 14:35:33.668+08', '2026-11-30 14:35:33.803+08', '', true);
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a22b2a759b74d3ac43c1c34f376c7f');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a22b2a75a172568138dd10f7bd2393');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a22b2a75a976fca3e35e0802144941');
+INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1796020532615, 'mallory');
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-30 14:35:32.572+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:32.543Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:32.572Z","UpdatedAt":"2026-11-30T06:35:32.572Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-30 14:35:32.586+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:32.543Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"store","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:32.572Z","UpdatedAt":"2026-11-30T06:35:32.586Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-30 14:35:32.604+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:32.603Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:32.604Z","UpdatedAt":"2026-11-30T06:35:32.604Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-30 14:35:32.608+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:32.603Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"store","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:32.604Z","UpdatedAt":"2026-11-30T06:35:32.608Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
+INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1796020532615, 1796020532615, 1, '2026-11-30 14:35:32.618+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-30 14:34:32.543+08', NULL, false, '2026-11-30 14:35:32.572+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-30 14:34:32.603+08', NULL, false, '2026-11-30 14:35:32.604+08');
+INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 2592000000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 14:34:32.603+08', NULL, false, 'store', 1, 1, '', 2, 20, '2026-11-30 14:35:32.604+08', '2026-11-30 14:35:32.608+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 1000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 14:34:32.543+08', NULL, false, 'store', 1, 1, '', 0, 20, '2026-11-30 14:35:32.572+08', '2026-11-30 14:35:32.586+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-30 14:35:32.443999');
+INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-30 14:35:32.448912');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 2, 'lamps', 'pending', 1, '2026-11-30 14:35:38.528+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 3, 'phones', 'pending', 1, '2026-11-30 14:35:37.473+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 4, 'phones', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 5, 'phones.01a22b2a758e76b2bb44c6414eab5d60', 'pending', 1, '2026-11-30 14:35:38.249+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 6, 'phones.01a22b2a758e76b2bb44c6414eab5d60', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 7, 'phones.01a22b2a759b74d3ac43c1c34f376c7f', 'pending', 1, '2026-11-30 14:35:37.271+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 8, 'phones.01a22b2a759b74d3ac43c1c34f376c7f', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 9, 'phones.01a22b2a75a172568138dd10f7bd2393', 'pending', 1, '2026-11-30 14:35:39.043+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 10, 'phones.01a22b2a75a172568138dd10f7bd2393', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 11, 'phones.01a22b2a75a172568138dd10f7bd2393', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 12, 'phones.01a22b2a75a976fca3e35e0802144941', 'pending', 1, '2026-11-30 14:35:38.53+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 13, 'phones.01a22b2a75a976fca3e35e0802144941', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 14, 'phones.01a22b2a75a976fca3e35e0802144941', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 15, 'phones.01a22b2a75b2769db1858d6d1dce8786', 'pending', 1, '2026-11-30 14:35:37.866+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 16, 'phones.01a22b2a75b2769db1858d6d1dce8786', 'pending', 0, '2026-11-30 14:35:33.078+08', 0, '', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 17, 'phones.01a22b2a75ba71b9927c28a4de4f24d3', 'pending', 1, '2026-11-30 14:35:39.052+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_cc8c5cc4677e61502966f7e3', 18, 'lamps.01a22b2a75bb7ceda00abe7ae05e542b', 'pending', 1, '2026-11-30 14:35:37.989+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:33.078+08');
+INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_cc8c5cc4677e61502966f7e3', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:FUB22HP8UrNkx038vvggHHdwe3whn+fx0Y4LmF735V4RrCOr40lsz3o2jsTW2n0USybGR2YIfP2aj208', '', '2026-11-30 14:35:32.62+08', '2026-11-30 14:35:32.62+08', NULL, '', 18, 0, 8, '2026-11-30 14:35:34.03+08', NULL, '2026-11-30 14:35:33.078+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
 SELECT pg_catalog.setval('sluice_fixture.admin_actions_id_seq', 9, true);
 SELECT pg_catalog.setval('sluice_fixture.dead_letters_id_seq', 1, true);
 SELECT pg_catalog.setval('sluice_fixture.order_changes_position_seq', 8, true);
+SELECT pg_catalog.setval('sluice_fixture.order_events_position_seq', 7, true);
 SELECT pg_catalog.setval('sluice_fixture.orders_position_seq', 7, true);
 SELECT pg_catalog.setval('sluice_fixture.releases_position_seq', 1, false);
 SELECT pg_catalog.setval('sluice_fixture.sale_events_position_seq', 4, true);
@@ -540,8 +543,6 @@ ALTER TABLE ONLY sluice_fixture.dead_letters
     ADD CONSTRAINT dead_letters_sale_id_epoch_entry_id_key UNIQUE (sale_id, epoch, entry_id);
 ALTER TABLE ONLY sluice_fixture.event_feed
     ADD CONSTRAINT event_feed_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY sluice_fixture.event_marks
-    ADD CONSTRAINT event_marks_pkey PRIMARY KEY (sale_id);
 ALTER TABLE ONLY sluice_fixture.gathered
     ADD CONSTRAINT gathered_pkey PRIMARY KEY (sale_id, epoch, node);
 ALTER TABLE ONLY sluice_fixture.leases
@@ -557,7 +558,7 @@ ALTER TABLE ONLY sluice_fixture.nodes
 ALTER TABLE ONLY sluice_fixture.order_changes
     ADD CONSTRAINT order_changes_pkey PRIMARY KEY (order_id, from_status, refused);
 ALTER TABLE ONLY sluice_fixture.order_events
-    ADD CONSTRAINT order_events_pkey PRIMARY KEY (last_event);
+    ADD CONSTRAINT order_events_pkey PRIMARY KEY ("position");
 ALTER TABLE ONLY sluice_fixture.orders
     ADD CONSTRAINT orders_claim UNIQUE (buyer_id, sale_id, claim_key);
 ALTER TABLE ONLY sluice_fixture.orders
@@ -594,7 +595,8 @@ ALTER TABLE ONLY sluice_fixture.webhooks
     ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
 CREATE INDEX dead_letters_open ON sluice_fixture.dead_letters USING btree (sale_id) WHERE (resolved_at IS NULL);
 CREATE INDEX order_changes_event ON sluice_fixture.order_changes USING btree (event, "position");
-CREATE INDEX order_events_of_sale ON sluice_fixture.order_events USING btree (sale_id, last_event);
+CREATE INDEX order_events_event ON sluice_fixture.order_events USING btree (event, "position");
+CREATE INDEX order_events_of_sale ON sluice_fixture.order_events USING btree (sale_id, upto_position);
 CREATE INDEX orders_counted ON sluice_fixture.orders USING gin (string_to_array(regexp_replace(counters, '=[0-9]+'::text, ''::text, 'g'::text), ' '::text)) WITH (fastupdate=off) WHERE ((counters <> ''::text) AND (status = ANY (ARRAY['pending'::text, 'paid'::text])));
 CREATE INDEX orders_of_sale ON sluice_fixture.orders USING btree (sale_id, "position");
 CREATE INDEX orders_to_expire ON sluice_fixture.orders USING btree (keep_until) WHERE (status = 'pending'::text);

@@ -123,11 +123,6 @@ CREATE TABLE sluice_fixture.event_feed (
     CONSTRAINT event_feed_last_event_check CHECK ((last_event >= 0))
 )
 WITH (fillfactor='50');
-CREATE TABLE sluice_fixture.event_marks (
-    sale_id text NOT NULL COLLATE pg_catalog."C",
-    "position" bigint NOT NULL
-)
-WITH (fillfactor='50');
 CREATE TABLE sluice_fixture.gathered (
     sale_id text NOT NULL COLLATE pg_catalog."C",
     epoch bigint NOT NULL,
@@ -210,13 +205,23 @@ ALTER TABLE sluice_fixture.order_changes ALTER COLUMN "position" ADD GENERATED A
     CACHE 1
 );
 CREATE TABLE sluice_fixture.order_events (
-    last_event bigint NOT NULL,
-    first_event bigint NOT NULL,
+    "position" bigint NOT NULL,
     sale_id text NOT NULL COLLATE pg_catalog."C",
     after_position bigint NOT NULL,
     upto_position bigint NOT NULL,
-    CONSTRAINT order_events_check CHECK (((first_event >= 1) AND (first_event <= last_event))),
-    CONSTRAINT order_events_check1 CHECK ((upto_position > after_position))
+    orders bigint NOT NULL,
+    stored_at timestamp(3) with time zone NOT NULL,
+    event bigint,
+    CONSTRAINT order_events_check CHECK ((upto_position > after_position)),
+    CONSTRAINT order_events_orders_check CHECK ((orders >= 1))
+);
+ALTER TABLE sluice_fixture.order_events ALTER COLUMN "position" ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME sluice_fixture.order_events_position_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 CREATE TABLE sluice_fixture.orders (
     "position" bigint NOT NULL,
@@ -448,82 +453,81 @@ ALTER TABLE sluice_fixture.webhooks ALTER COLUMN "position" ADD GENERATED ALWAYS
     NO MAXVALUE
     CACHE 1
 );
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-30 11:19:05.897+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', '7B6ETREFODF4WTHM', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-30 11:19:05.909+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'L2LHCALVAMUNB2IG', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-30 11:19:05.917+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'D6J5YAP2UHRDIKHS', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-30 11:19:05.92+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', 'WBEO7SMIVUAEMP6B', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-30 11:19:05.959+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a769bc27a8cb22687d574d705dc/pay', 'phones', 'phones.01a22a769bc27a8cb22687d574d705dc', 200, '', 'EEBTGOTC6AMJZIDA', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-30 11:19:05.99+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a22a769be9731d82fde17fc4800b0d/reject', 'phones', 'phones.01a22a769be9731d82fde17fc4800b0d', 200, '', 'ZALMRI3ZNREWLB4B', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-30 11:19:06.069+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a769c3b73daa01f13d1d1a11f72/pay', 'phones', 'phones.01a22a769c3b73daa01f13d1d1a11f72', 200, '', 'A6JFUGXTVB6LA4GA', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-30 11:19:06.096+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22a769c567981bfa4f4bb1b2156bf/pay', 'phones', 'phones.01a22a769c567981bfa4f4bb1b2156bf', 200, '', 'UCAZYMOCQHTUJJL7', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-30 11:19:06.099+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a22a769c567981bfa4f4bb1b2156bf/refund', 'phones', 'phones.01a22a769c567981bfa4f4bb1b2156bf', 200, '', '2YMACOIDSYLERMJD', '127.0.0.1', 'qokqrm44');
-INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-30 11:19:07.166+08', NULL, '');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (1, '2026-11-30 14:35:27.442+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'lamps', '', 201, '', 'WDH4YK37WNUIMX6H', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (2, '2026-11-30 14:35:27.454+08', 'admin', 'POST /v1/admin/sales', '/v1/admin/sales', 'phones', '', 201, '', 'JBPBQUAVP5JKQXQW', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (3, '2026-11-30 14:35:27.461+08', 'admin', 'PUT /v1/admin/sales/{sale}/lists/{list}', '/v1/admin/sales/phones/lists/deny', 'phones', '', 200, '', 'Y4YEGXP5L4MCRGXQ', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (4, '2026-11-30 14:35:27.464+08', 'admin', 'POST /v1/admin/webhooks', '/v1/admin/webhooks', '', '', 201, '', 'WENTCONZEDEZPEXB', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (5, '2026-11-30 14:35:27.507+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a616a73ecbd1795fc0aec78ee/pay', 'phones', 'phones.01a22b2a616a73ecbd1795fc0aec78ee', 200, '', 'LDUPTDJOXNUSDEUC', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (6, '2026-11-30 14:35:27.539+08', 'admin', 'POST /v1/admin/orders/{order}/reject', '/v1/admin/orders/phones.01a22b2a61957529afbb3445fbb9c0a7/reject', 'phones', 'phones.01a22b2a61957529afbb3445fbb9c0a7', 200, '', 'JXB5ODNPBNGGJE3K', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (7, '2026-11-30 14:35:27.642+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a620070449a01b06259222c79/pay', 'phones', 'phones.01a22b2a620070449a01b06259222c79', 200, '', 'NTLHYPVKIIURUMBR', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (8, '2026-11-30 14:35:27.669+08', 'admin', 'POST /v1/admin/orders/{order}/pay', '/v1/admin/orders/phones.01a22b2a621b73b5b4e15aa2c135ff8b/pay', 'phones', 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 200, '', 'NYEXPYMBAJO2KB2F', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.admin_actions OVERRIDING SYSTEM VALUE VALUES (9, '2026-11-30 14:35:27.671+08', 'admin', 'POST /v1/admin/orders/{order}/refund', '/v1/admin/orders/phones.01a22b2a621b73b5b4e15aa2c135ff8b/refund', 'phones', 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 200, '', 'WSZPO4NVWTYP7QLK', '127.0.0.1', 'di5ztpyq');
+INSERT INTO sluice_fixture.dead_letters OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 1, 'entry', 'of the fixture', '\x6e6f6e73656e7365', 0, 1, 'node', NULL, '2026-11-30 14:35:28.966+08', NULL, '');
 INSERT INTO sluice_fixture.event_feed VALUES (1, 1, 19);
-INSERT INTO sluice_fixture.event_marks VALUES ('lamps', 7);
-INSERT INTO sluice_fixture.event_marks VALUES ('phones', 6);
-INSERT INTO sluice_fixture.leases VALUES ('tidy', 'qokqrm44', 1796008745875000, 3540000, '2026-11-30 12:18:05.875+08');
-INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1796008746853000, 2000, '2026-11-30 11:19:08.853+08');
-INSERT INTO sluice_fixture.leases VALUES ('events', '', 1796008745873000, 3000, '2026-11-30 11:19:10.115+08');
-INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1796008745876000, 20000, '2026-11-30 11:19:25.876+08');
-INSERT INTO sluice_fixture.nodes VALUES ('qokqrm44', 'redis:ceed4fsfpbrni2mfsezy', '{"version":"","shared":{"admin_key":"11432379","admin_keys":"none","buyer_audience":"none","buyer_id":"2fef003f","buyer_issuer":"none","buyer_jwks":"none","buyer_secret":"a9a7385a","ticket_secret":"4b41b10e","webhook_key":"4cb6fa41"}}', '2026-11-30 11:19:06.848+08');
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22a769bc27a8cb22687d574d705dc', '2026-11-30 11:19:05.951+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 6);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22a769bc27a8cb22687d574d705dc', '2026-11-30 11:19:05.957+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 7);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22a769be9731d82fde17fc4800b0d', '2026-11-30 11:19:05.985+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 9);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22a769c1f795fb26ebd677cd7c35d', '2026-11-30 11:19:06.04+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 12);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22a769c3b73daa01f13d1d1a11f72', '2026-11-30 11:19:06.067+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 14);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22a769c567981bfa4f4bb1b2156bf', '2026-11-30 11:19:06.094+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 16);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a22a769c567981bfa4f4bb1b2156bf', '2026-11-30 11:19:06.097+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 17);
-INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a22a769c7470dab1cf5fe333699555', '2026-11-30 11:19:07.107+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
-INSERT INTO sluice_fixture.order_events VALUES (5, 5, 'phones', 0, 1);
-INSERT INTO sluice_fixture.order_events VALUES (8, 8, 'phones', 1, 2);
-INSERT INTO sluice_fixture.order_events VALUES (11, 10, 'phones', 2, 4);
-INSERT INTO sluice_fixture.order_events VALUES (13, 13, 'phones', 4, 5);
-INSERT INTO sluice_fixture.order_events VALUES (15, 15, 'phones', 5, 6);
-INSERT INTO sluice_fixture.order_events VALUES (18, 18, 'lamps', 0, 7);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22a769bc27a8cb22687d574d705dc', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', '', 199900, 'CNY', 'refund_due', '', 1, 0, 1, 1, 'qokqrm44', '2026-11-30 11:19:05.923+08', '2026-11-30 11:19:05.927+08', '2026-12-30 11:19:05.927+08', '2026-12-30 11:19:05.927+08', '2026-11-30 11:19:05.957+08', 'payment-buyer-refund_due', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22a769be9731d82fde17fc4800b0d', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 2, 1, 'qokqrm44', '2026-11-30 11:19:05.961+08', '2026-11-30 11:19:05.963+08', '2026-12-30 11:19:05.963+08', '2026-12-30 11:19:05.963+08', '2026-11-30 11:19:05.985+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22a769c077d5c8b013ddaf3a207a3', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', '', 199900, 'CNY', 'pending', '', 1, 0, 3, 1, 'qokqrm44', '2026-11-30 11:19:05.991+08', '2026-11-30 11:19:05.993+08', '2026-12-30 11:19:05.993+08', '2026-12-30 11:19:05.993+08', '2026-11-30 11:19:05.993+08', '', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22a769c1f795fb26ebd677cd7c35d', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', '', 199900, 'CNY', 'cancelled', '', 1, 0, 4, 1, 'qokqrm44', '2026-11-30 11:19:06.015+08', '2026-11-30 11:19:06.017+08', '2026-12-30 11:19:06.017+08', '2026-12-30 11:19:06.017+08', '2026-11-30 11:19:06.04+08', '', true);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22a769c3b73daa01f13d1d1a11f72', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', '', 199900, 'CNY', 'paid', '', 1, 0, 5, 1, 'qokqrm44', '2026-11-30 11:19:06.043+08', '2026-11-30 11:19:06.045+08', '2026-12-30 11:19:06.045+08', '2026-12-30 11:19:06.045+08', '2026-11-30 11:19:06.067+08', 'payment-buyer-paid', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22a769c567981bfa4f4bb1b2156bf', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', '', 199900, 'CNY', 'refunded', '', 1, 0, 6, 1, 'qokqrm44', '2026-11-30 11:19:06.07+08', '2026-11-30 11:19:06.072+08', '2026-12-30 11:19:06.072+08', '2026-12-30 11:19:06.072+08', '2026-11-30 11:19:06.097+08', 'payment-buyer-refunded', false);
-INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a22a769c7470dab1cf5fe333699555', 'lamps', 'late', 'key-of-late', 1, '', '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'qokqrm44', '2026-11-30 11:19:06.1+08', '2026-11-30 11:19:06.102+08', '2026-11-30 11:19:07.102+08', '2026-11-30 11:19:07.102+08', '2026-11-30 11:19:07.107+08', '', true);
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a22a769bc27a8cb22687d574d705dc');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a22a769c3b73daa01f13d1d1a11f72');
-INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a22a769c567981bfa4f4bb1b2156bf');
-INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1796008745913, 'mallory');
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-30 11:19:05.875+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:05.846Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:05.875Z","UpdatedAt":"2026-11-30T03:19:05.875Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-30 11:19:05.893+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:05.846Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:ceed4fsfpbrni2mfsezy","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:05.875Z","UpdatedAt":"2026-11-30T03:19:05.893Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-30 11:19:05.9+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:05.899Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:05.9Z","UpdatedAt":"2026-11-30T03:19:05.9Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
-INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-30 11:19:05.905+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T03:18:05.899Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:ceed4fsfpbrni2mfsezy","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T03:19:05.9Z","UpdatedAt":"2026-11-30T03:19:05.905Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
-INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1796008745913, 1796008745913, 1, '2026-11-30 11:19:05.915+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-30 11:18:05.846+08', NULL, false, '2026-11-30 11:19:05.875+08');
-INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-30 11:18:05.899+08', NULL, false, '2026-11-30 11:19:05.9+08');
-INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 1000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 11:18:05.846+08', NULL, false, 'redis:ceed4fsfpbrni2mfsezy', 1, 1, '', 0, 20, '2026-11-30 11:19:05.875+08', '2026-11-30 11:19:05.893+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 2592000000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 11:18:05.899+08', NULL, false, 'redis:ceed4fsfpbrni2mfsezy', 1, 1, '', 2, 20, '2026-11-30 11:19:05.9+08', '2026-11-30 11:19:05.905+08', NULL, NULL, NULL, NULL);
-INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-30 11:19:05.731191');
-INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-30 11:19:05.736741');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 1, 'lamps', 'pending', 1, '2026-11-30 11:19:11.353+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 2, 'lamps', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 3, 'phones', 'pending', 1, '2026-11-30 11:19:11.141+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 4, 'phones', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 5, 'phones.01a22a769bc27a8cb22687d574d705dc', 'pending', 1, '2026-11-30 11:19:10.815+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 6, 'phones.01a22a769bc27a8cb22687d574d705dc', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 7, 'phones.01a22a769bc27a8cb22687d574d705dc', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 8, 'phones.01a22a769be9731d82fde17fc4800b0d', 'pending', 1, '2026-11-30 11:19:10.734+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 9, 'phones.01a22a769be9731d82fde17fc4800b0d', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 10, 'phones.01a22a769c077d5c8b013ddaf3a207a3', 'pending', 1, '2026-11-30 11:19:11.683+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 11, 'phones.01a22a769c1f795fb26ebd677cd7c35d', 'pending', 1, '2026-11-30 11:19:10.75+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 12, 'phones.01a22a769c1f795fb26ebd677cd7c35d', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 13, 'phones.01a22a769c3b73daa01f13d1d1a11f72', 'pending', 1, '2026-11-30 11:19:11.672+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 14, 'phones.01a22a769c3b73daa01f13d1d1a11f72', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 15, 'phones.01a22a769c567981bfa4f4bb1b2156bf', 'pending', 1, '2026-11-30 11:19:11.808+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 16, 'phones.01a22a769c567981bfa4f4bb1b2156bf', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 17, 'phones.01a22a769c567981bfa4f4bb1b2156bf', 'pending', 0, '2026-11-30 11:19:06.387+08', 0, '', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_1da0d374cafcc2a1006215b9', 18, 'lamps.01a22a769c7470dab1cf5fe333699555', 'pending', 1, '2026-11-30 11:19:11.299+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 11:19:06.387+08');
-INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_1da0d374cafcc2a1006215b9', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:mKVZWu4CuJoA96MyE8VpwT35S/yQb/3KBeTJE7Cu5xlA7ZSSSSooN5M/qFmR2lqYH020fjVJZykZeKzp', '', '2026-11-30 11:19:05.919+08', '2026-11-30 11:19:05.919+08', NULL, '', 18, 0, 8, '2026-11-30 11:19:07.484+08', NULL, '2026-11-30 11:19:06.386+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
+INSERT INTO sluice_fixture.leases VALUES ('tidy', 'di5ztpyq', 1796020527423000, 3540000, '2026-11-30 15:34:27.423+08');
+INSERT INTO sluice_fixture.leases VALUES ('webhooks', '', 1796020527424000, 20000, '2026-11-30 14:35:47.424+08');
+INSERT INTO sluice_fixture.leases VALUES ('reconcile', '', 1796020528402000, 2000, '2026-11-30 14:35:30.402+08');
+INSERT INTO sluice_fixture.leases VALUES ('events', '', 1796020527424000, 3000, '2026-11-30 14:35:31.689+08');
+INSERT INTO sluice_fixture.nodes VALUES ('di5ztpyq', 'redis:q5kwyxqw6z244s9mhxyd', '{"version":"","shared":{"admin_key":"11432379","admin_keys":"none","buyer_audience":"none","buyer_id":"2fef003f","buyer_issuer":"none","buyer_jwks":"none","buyer_secret":"a9a7385a","ticket_secret":"4b41b10e","webhook_key":"4cb6fa41"}}', '2026-11-30 14:35:28.403+08');
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', '2026-11-30 14:35:27.495+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 6);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', '2026-11-30 14:35:27.501+08', 'cancelled', 'refund_due', 'pay', 'admin', '', 'payment-buyer-refund_due', '', 7);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22b2a61957529afbb3445fbb9c0a7', '2026-11-30 14:35:27.533+08', 'pending', 'rejected', 'reject', 'admin', 'no such address', '', '', 9);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22b2a61e37bd7b7122545bf0a93ab', '2026-11-30 14:35:27.612+08', 'pending', 'cancelled', 'cancel', 'buyer', '', '', '', 12);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22b2a620070449a01b06259222c79', '2026-11-30 14:35:27.64+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-paid', '', 14);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', '2026-11-30 14:35:27.667+08', 'pending', 'paid', 'pay', 'admin', '', 'payment-buyer-refunded', '', 16);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (7, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', '2026-11-30 14:35:27.67+08', 'paid', 'refunded', 'refund', 'admin', '', '', '', 17);
+INSERT INTO sluice_fixture.order_changes OVERRIDING SYSTEM VALUE VALUES (8, 'lamps.01a22b2a62387adc9453f8f4cfeb71c6', '2026-11-30 14:35:28.911+08', 'pending', 'expired', 'expire', 'expiry', '', '', '', 19);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (1, 'phones', 0, 1, 1, '2026-11-30 14:35:27.471+08', 5);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (2, 'phones', 1, 2, 1, '2026-11-30 14:35:27.511+08', 8);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 2, 3, 1, '2026-11-30 14:35:27.565+08', 10);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 3, 4, 1, '2026-11-30 14:35:27.59+08', 11);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (5, 'phones', 4, 5, 1, '2026-11-30 14:35:27.618+08', 13);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (6, 'phones', 5, 6, 1, '2026-11-30 14:35:27.645+08', 15);
+INSERT INTO sluice_fixture.order_events OVERRIDING SYSTEM VALUE VALUES (7, 'lamps', 6, 7, 1, '2026-11-30 14:35:27.675+08', 18);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (1, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', 'phones', 'buyer-refund_due', 'key-of-buyer-refund_due', 1, '', '', 199900, 'CNY', 'refund_due', '', 1, 0, 1, 1, 'di5ztpyq', '2026-11-30 14:35:27.466+08', '2026-11-30 14:35:27.471+08', '2026-12-30 14:35:27.471+08', '2026-12-30 14:35:27.471+08', '2026-11-30 14:35:27.501+08', 'payment-buyer-refund_due', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (2, 'phones.01a22b2a61957529afbb3445fbb9c0a7', 'phones', 'buyer-rejected', 'key-of-buyer-rejected', 1, '', '', 199900, 'CNY', 'rejected', 'no such address', 1, 0, 2, 1, 'di5ztpyq', '2026-11-30 14:35:27.509+08', '2026-11-30 14:35:27.511+08', '2026-12-30 14:35:27.511+08', '2026-12-30 14:35:27.511+08', '2026-11-30 14:35:27.533+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (3, 'phones.01a22b2a61b47781a9bc820dfb1cd386', 'phones', 'buyer-pending', 'key-of-buyer-pending', 1, '', '', 199900, 'CNY', 'pending', '', 1, 0, 3, 1, 'di5ztpyq', '2026-11-30 14:35:27.54+08', '2026-11-30 14:35:27.565+08', '2026-12-30 14:35:27.565+08', '2026-12-30 14:35:27.565+08', '2026-11-30 14:35:27.565+08', '', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (4, 'phones.01a22b2a61e37bd7b7122545bf0a93ab', 'phones', 'buyer-cancelled', 'key-of-buyer-cancelled', 1, '', '', 199900, 'CNY', 'cancelled', '', 1, 0, 4, 1, 'di5ztpyq', '2026-11-30 14:35:27.588+08', '2026-11-30 14:35:27.59+08', '2026-12-30 14:35:27.59+08', '2026-12-30 14:35:27.59+08', '2026-11-30 14:35:27.612+08', '', true);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (5, 'phones.01a22b2a620070449a01b06259222c79', 'phones', 'buyer-paid', 'key-of-buyer-paid', 1, '', '', 199900, 'CNY', 'paid', '', 1, 0, 5, 1, 'di5ztpyq', '2026-11-30 14:35:27.616+08', '2026-11-30 14:35:27.618+08', '2026-12-30 14:35:27.618+08', '2026-12-30 14:35:27.618+08', '2026-11-30 14:35:27.64+08', 'payment-buyer-paid', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (6, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 'phones', 'buyer-refunded', 'key-of-buyer-refunded', 1, '', '', 199900, 'CNY', 'refunded', '', 1, 0, 6, 1, 'di5ztpyq', '2026-11-30 14:35:27.643+08', '2026-11-30 14:35:27.645+08', '2026-12-30 14:35:27.645+08', '2026-12-30 14:35:27.645+08', '2026-11-30 14:35:27.67+08', 'payment-buyer-refunded', false);
+INSERT INTO sluice_fixture.orders OVERRIDING SYSTEM VALUE VALUES (7, 'lamps.01a22b2a62387adc9453f8f4cfeb71c6', 'lamps', 'late', 'key-of-late', 1, '', '', 199900, 'CNY', 'expired', '', 1, 0, 1, 1, 'di5ztpyq', '2026-11-30 14:35:27.673+08', '2026-11-30 14:35:27.675+08', '2026-11-30 14:35:28.675+08', '2026-11-30 14:35:28.675+08', '2026-11-30 14:35:28.911+08', '', true);
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refund_due', 'phones.01a22b2a616a73ecbd1795fc0aec78ee');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-paid', 'phones.01a22b2a620070449a01b06259222c79');
+INSERT INTO sluice_fixture.payments VALUES ('payment-buyer-refunded', 'phones.01a22b2a621b73b5b4e15aa2c135ff8b');
+INSERT INTO sluice_fixture.sale_buyers VALUES ('phones', 'deny', 1796020527456, 'mallory');
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (1, 'lamps', 'sale.created', '2026-11-30 14:35:27.411+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:27.399Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:27.411Z","UpdatedAt":"2026-11-30T06:35:27.411Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 1);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (2, 'lamps', 'sale.available', '2026-11-30 14:35:27.434+08', '{"ID":"lamps","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:27.399Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":1000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:q5kwyxqw6z244s9mhxyd","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:27.411Z","UpdatedAt":"2026-11-30T06:35:27.434Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 2);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (3, 'phones', 'sale.created', '2026-11-30 14:35:27.444+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:27.443Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":0,"LoadedEpoch":0,"Fence":"","Ledger":"","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:27.444Z","UpdatedAt":"2026-11-30T06:35:27.444Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 3);
+INSERT INTO sluice_fixture.sale_events OVERRIDING SYSTEM VALUE VALUES (4, 'phones', 'sale.available', '2026-11-30 14:35:27.449+08', '{"ID":"phones","SKU":"sku","Title":"手机 \u0026 lamps","Price":{"amount":199900,"currency":"CNY"},"ListPrice":{"amount":0,"currency":""},"Free":false,"Version":1,"Total":20,"MaxPerBuyer":2,"MaxOrders":11,"MaxUnpaid":2,"OpensAt":"2026-11-30T06:34:27.443Z","ClosesAt":"0001-01-01T00:00:00Z","Paused":false,"PaymentWindow":2592000000000000,"PaymentGrace":0,"Rules":{},"Epoch":1,"LoadedEpoch":1,"Fence":"","Ledger":"redis:q5kwyxqw6z244s9mhxyd","Taken":0,"Cap":20,"CreatedAt":"2026-11-30T06:35:27.444Z","UpdatedAt":"2026-11-30T06:35:27.449Z","ArchivedAt":"0001-01-01T00:00:00Z"}', 4);
+INSERT INTO sluice_fixture.sale_lists VALUES ('phones', 'deny', 1796020527456, 1796020527456, 1, '2026-11-30 14:35:27.459+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('lamps', 1, 20, 2, 11, 2, '2026-11-30 14:34:27.399+08', NULL, false, '2026-11-30 14:35:27.411+08');
+INSERT INTO sluice_fixture.sale_terms VALUES ('phones', 1, 20, 2, 11, 2, '2026-11-30 14:34:27.443+08', NULL, false, '2026-11-30 14:35:27.444+08');
+INSERT INTO sluice_fixture.sales VALUES ('lamps', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 1000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 14:34:27.399+08', NULL, false, 'redis:q5kwyxqw6z244s9mhxyd', 1, 1, '', 0, 20, '2026-11-30 14:35:27.411+08', '2026-11-30 14:35:27.434+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sales VALUES ('phones', 'sku', '手机 & lamps', 199900, 'CNY', NULL, NULL, false, 2592000000, 0, '{}', '{}', 1, 20, 2, 11, 2, '2026-11-30 14:34:27.443+08', NULL, false, 'redis:q5kwyxqw6z244s9mhxyd', 1, 1, '', 2, 20, '2026-11-30 14:35:27.444+08', '2026-11-30 14:35:27.449+08', NULL, NULL, NULL, NULL);
+INSERT INTO sluice_fixture.sluice_schema VALUES (1, 0, true, '2026-11-30 14:35:27.242124');
+INSERT INTO sluice_fixture.sluice_schema VALUES (2, 1, true, '2026-11-30 14:35:27.25035');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 2, 'lamps', 'pending', 1, '2026-11-30 14:35:32.536+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 3, 'phones', 'pending', 1, '2026-11-30 14:35:32.275+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 4, 'phones', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 5, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', 'pending', 1, '2026-11-30 14:35:32.797+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 6, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 7, 'phones.01a22b2a616a73ecbd1795fc0aec78ee', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 8, 'phones.01a22b2a61957529afbb3445fbb9c0a7', 'pending', 1, '2026-11-30 14:35:32.549+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 9, 'phones.01a22b2a61957529afbb3445fbb9c0a7', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 10, 'phones.01a22b2a61b47781a9bc820dfb1cd386', 'pending', 1, '2026-11-30 14:35:33.332+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 11, 'phones.01a22b2a61e37bd7b7122545bf0a93ab', 'pending', 1, '2026-11-30 14:35:31.95+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 12, 'phones.01a22b2a61e37bd7b7122545bf0a93ab', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 13, 'phones.01a22b2a620070449a01b06259222c79', 'pending', 1, '2026-11-30 14:35:32.477+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 14, 'phones.01a22b2a620070449a01b06259222c79', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 15, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 'pending', 1, '2026-11-30 14:35:33.376+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 16, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 17, 'phones.01a22b2a621b73b5b4e15aa2c135ff8b', 'pending', 0, '2026-11-30 14:35:27.933+08', 0, '', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhook_deliveries VALUES ('wh_4baaa5917fee6e130cefcf40', 18, 'lamps.01a22b2a62387adc9453f8f4cfeb71c6', 'pending', 1, '2026-11-30 14:35:33.079+08', 0, 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host', '2026-11-30 14:35:27.933+08');
+INSERT INTO sluice_fixture.webhooks OVERRIDING SYSTEM VALUE VALUES ('wh_4baaa5917fee6e130cefcf40', 1, 'https://shop.invalid/sluice', 'of the fixture', 's1:dZu2hU+kuNRORD+z8M3oDRxh4zVy9L7gOzozntKKc3uVxN1ZSPzxv7/TtH2wnJoJBj5x3GG3wMBxfiww', '', '2026-11-30 14:35:27.463+08', '2026-11-30 14:35:27.463+08', NULL, '', 18, 0, 8, '2026-11-30 14:35:29.096+08', NULL, '2026-11-30 14:35:27.933+08', 'dial tcp: lookup shop.invalid on 10.255.255.53:53: no such host');
 SELECT pg_catalog.setval('sluice_fixture.admin_actions_id_seq', 9, true);
 SELECT pg_catalog.setval('sluice_fixture.dead_letters_id_seq', 1, true);
 SELECT pg_catalog.setval('sluice_fixture.order_changes_position_seq', 8, true);
+SELECT pg_catalog.setval('sluice_fixture.order_events_position_seq', 7, true);
 SELECT pg_catalog.setval('sluice_fixture.orders_position_seq', 7, true);
 SELECT pg_catalog.setval('sluice_fixture.releases_position_seq', 5, true);
 SELECT pg_catalog.setval('sluice_fixture.sale_events_position_seq', 4, true);
@@ -537,8 +541,6 @@ ALTER TABLE ONLY sluice_fixture.dead_letters
     ADD CONSTRAINT dead_letters_sale_id_epoch_entry_id_key UNIQUE (sale_id, epoch, entry_id);
 ALTER TABLE ONLY sluice_fixture.event_feed
     ADD CONSTRAINT event_feed_pkey PRIMARY KEY (id);
-ALTER TABLE ONLY sluice_fixture.event_marks
-    ADD CONSTRAINT event_marks_pkey PRIMARY KEY (sale_id);
 ALTER TABLE ONLY sluice_fixture.gathered
     ADD CONSTRAINT gathered_pkey PRIMARY KEY (sale_id, epoch, node);
 ALTER TABLE ONLY sluice_fixture.leases
@@ -554,7 +556,7 @@ ALTER TABLE ONLY sluice_fixture.nodes
 ALTER TABLE ONLY sluice_fixture.order_changes
     ADD CONSTRAINT order_changes_pkey PRIMARY KEY (order_id, from_status, refused);
 ALTER TABLE ONLY sluice_fixture.order_events
-    ADD CONSTRAINT order_events_pkey PRIMARY KEY (last_event);
+    ADD CONSTRAINT order_events_pkey PRIMARY KEY ("position");
 ALTER TABLE ONLY sluice_fixture.orders
     ADD CONSTRAINT orders_claim UNIQUE (buyer_id, sale_id, claim_key);
 ALTER TABLE ONLY sluice_fixture.orders
@@ -591,7 +593,8 @@ ALTER TABLE ONLY sluice_fixture.webhooks
     ADD CONSTRAINT webhooks_pkey PRIMARY KEY (id);
 CREATE INDEX dead_letters_open ON sluice_fixture.dead_letters USING btree (sale_id) WHERE (resolved_at IS NULL);
 CREATE INDEX order_changes_event ON sluice_fixture.order_changes USING btree (event, "position");
-CREATE INDEX order_events_of_sale ON sluice_fixture.order_events USING btree (sale_id, last_event);
+CREATE INDEX order_events_event ON sluice_fixture.order_events USING btree (event, "position");
+CREATE INDEX order_events_of_sale ON sluice_fixture.order_events USING btree (sale_id, upto_position);
 CREATE INDEX orders_counted ON sluice_fixture.orders USING gin (string_to_array(regexp_replace(counters, '=[0-9]+'::text, ''::text, 'g'::text), ' '::text)) WITH (fastupdate=off) WHERE ((counters <> ''::text) AND (status = ANY (ARRAY['pending'::text, 'paid'::text])));
 CREATE INDEX orders_of_sale ON sluice_fixture.orders USING btree (sale_id, "position");
 CREATE INDEX orders_to_expire ON sluice_fixture.orders USING btree (keep_until) WHERE (status = 'pending'::text);
