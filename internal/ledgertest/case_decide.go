@@ -9,7 +9,7 @@ import (
 	"github.com/sluicehq/sluice/internal/port"
 )
 
-// decideCases: each code of a ledger, alone.
+// decideCases: what a ledger makes of decisions. The rules have their own tests (sluice.Verdict).
 var decideCases = []testCase{
 	{"accepted carries order, quantity, sequence and time", one, func(e *env) {
 		e.load(sale, total(10))
@@ -28,14 +28,6 @@ var decideCases = []testCase{
 	}},
 	{"a sale that is not loaded is unavailable, never sold out or not found", one, func(e *env) {
 		e.wantCode(e.claim("ann", "k", 1), sluice.Unavailable)
-	}},
-	{"not open carries when it opens", one, func(e *env) {
-		opens := start.Add(90*time.Second + time.Millisecond)
-		e.load(sale, with(func(t *sluice.Terms) { t.OpensAt = opens }))
-		d := e.wantCode(e.claim("ann", "k", 1), sluice.NotOpen)
-		if !d.OpensAt.Equal(opens) {
-			e.Errorf("OpensAt %v, want %v", d.OpensAt, opens)
-		}
 	}},
 	{"the window opens and closes at exact milliseconds", one, func(e *env) {
 		opens, closes := start.Add(5*time.Millisecond), start.Add(8*time.Millisecond)
@@ -56,11 +48,6 @@ var decideCases = []testCase{
 			e.wantCode(e.claim("ann", sluice.Key(fmt.Sprint("k", i)), 1), want.code)
 		}
 	}},
-	{"paused", one, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.Paused = true }))
-		e.wantCode(e.claim("ann", "k", 1), sluice.Paused)
-		e.wantTaken(0, 0)
-	}},
 	{"a limit above one counts units, and carries the live orders", one, func(e *env) {
 		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 5 }))
 		first := e.accepted(e.claim("ann", "k1", 2))
@@ -72,45 +59,6 @@ var decideCases = []testCase{
 		e.same("orders", sorted(d.Orders), sorted([]sluice.OrderID{first.Order, second.Order, third.Order}))
 		e.accepted(e.claim("bob", "k1", 5)) // another buyer has a limit of its own
 		e.wantTaken(10, 4)
-	}},
-	{"more than the limit at once is refused with no orders", one, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.MaxPerBuyer = 2 }))
-		d := e.wantCode(e.claim("ann", "k1", 3), sluice.BuyerLimit)
-		e.same("orders", d.Orders, []sluice.OrderID(nil))
-	}},
-	{"MaxOrders bounds the accepted claims of a buyer", one, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.MaxOrders = 2 }))
-		first := e.accepted(e.claim("ann", "k1", 7))
-		second := e.accepted(e.claim("ann", "k2", 7))
-		d := e.wantCode(e.claim("ann", "k3", 1), sluice.BuyerLimit)
-		e.same("orders", sorted(d.Orders), sorted([]sluice.OrderID{first.Order, second.Order}))
-		e.accepted(e.claim("bob", "k1", 1))
-	}},
-	{"sold out, and insufficient while something is left", one, func(e *env) {
-		e.load(sale, total(5))
-		e.accepted(e.claim("ann", "k", 3))
-		e.wantCode(e.claim("bob", "k1", 3), sluice.Insufficient)
-		e.wantTaken(3, 1)
-		e.accepted(e.claim("bob", "k2", 2))
-		e.wantCode(e.claim("cid", "k", 1), sluice.SoldOut)
-		e.wantCode(e.claim("cid", "k", 9), sluice.SoldOut)
-		e.wantTaken(5, 2)
-	}},
-	{"a total of 0 is sold out from the start", one, func(e *env) {
-		e.load(sale, total(0))
-		e.wantCode(e.claim("ann", "k", 1), sluice.SoldOut)
-	}},
-	{"a single unit goes to one buyer", one, func(e *env) {
-		e.load(sale, with(func(t *sluice.Terms) { t.Total, t.MaxPerBuyer = 1, 1 }))
-		e.wantCodes(e.claims(e.claim("ann", "k", 1), e.claim("bob", "k", 1)), sluice.Accepted, sluice.SoldOut)
-		e.wantTaken(1, 1)
-	}},
-	{"without a total nothing is ever sold out", one, func(e *env) {
-		e.load(sale, plenty())
-		for i := range 3 {
-			e.accepted(e.claim("ann", sluice.Key(fmt.Sprint("k", i)), sluice.MaxQuantity))
-		}
-		e.wantTaken(3*sluice.MaxQuantity, 3)
 	}},
 	{"the largest total and limit are exact to the unit", one, func(e *env) {
 		e.loadImage(port.LoadImage{
