@@ -358,7 +358,8 @@ func (c *claims) allows(sale int, state sluice.State, left int64, now, closes ti
 		case sluice.StateUpcoming:
 			may = now <= of.late
 		case sluice.StatePaused:
-			may = of.pauses > of.ended || c.restored && of.pauses > 0
+			may = of.pauses > of.ended || c.restored && of.pauses > 0 ||
+				of.deleted // a server that died has left it so, and the command can be repeated
 		case sluice.StateSoldOut:
 			may = left == 0
 		case sluice.StateClosed:
