@@ -303,7 +303,7 @@ func (e *Engine) serverOptions(
 		Buyers:   e.who.verifier,
 		Identify: e.cfg.Identify, Signed: e.cfg.Signed,
 		Admins: e.who.admins, AdminDecided: counts.AdminActions(),
-		Pages: pages, Metrics: counts.Handler(), Log: e.cfg.Log,
+		Pages: pages, Console: e.newConsole(), Metrics: counts.Handler(), Log: e.cfg.Log,
 		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
 	}
 	if _, ok := port.As[port.Risky](e.ledger); ok {

@@ -15,6 +15,7 @@ go -C tools vet ./... || failed=1
 for module in .. ../lab ../test; do
 	go -C tools run ./linter "$module" linux windows darwin || failed=1
 done
+go vet -tags noconsole ./engine || failed=1
 go tool -modfile=tools/go.mod actionlint || failed=1 # .github/workflows
 # The document of the HTTP API, with the packages of tools/apilint.
 if scripts/install.sh node npm; then

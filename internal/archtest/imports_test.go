@@ -102,6 +102,7 @@ var table = []row{
 	}},
 
 	// Who talks to a server.
+	{"internal/console", []string{root, "api", "client", "internal/auth", "internal/content", "internal/figures"}, nil},
 	{"clients/typescript", nil, nil},
 	{"client", []string{root, "api", "internal/tickets"}, nil},
 	{"internal/loadgen", []string{root, "api", "internal/auth", "internal/tickets"}, []string{"*"}},
@@ -112,8 +113,8 @@ var table = []row{
 		// SQLite alone is always linked; the other drivers are the program's to import.
 		root, "internal/port", "api", "ledger/sqliteledger", "store/sqlitestore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",
-		"internal/auth", "internal/httpapi", "internal/web", "internal/disk", "internal/loglimit", "internal/loop",
-		"internal/metrics",
+		"internal/auth", "internal/httpapi", "internal/web", "internal/console", "internal/disk", "internal/loglimit",
+		"internal/loop", "internal/metrics",
 	}, []string{"*"}},
 
 	// For the tests of shops.

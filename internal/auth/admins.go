@@ -3,6 +3,7 @@
 package auth
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -163,6 +164,30 @@ func (a *Admins) Named() (all []string) {
 	}
 	slices.Sort(all)
 	return all
+}
+
+// Of returns the admin of this name, and the hash of the key: what was made with another one is none of this admin's.
+func (a *Admins) Of(name string) (admin Admin, key [sha256.Size]byte, ok bool) {
+	for i, other := range a.admins {
+		if other.Name == name {
+			return other, a.hashes[i], true
+		}
+	}
+	return Admin{}, key, false
+}
+
+type signedInKey struct{}
+
+// SignIn returns the context of requests that this process makes for an admin who has shown the key before.
+// No request from outside can have it.
+func SignIn(ctx context.Context, admin Admin) context.Context {
+	return context.WithValue(ctx, signedInKey{}, admin)
+}
+
+// SignedIn returns who that is.
+func SignedIn(ctx context.Context) (admin Admin, ok bool) {
+	admin, ok = ctx.Value(signedInKey{}).(Admin)
+	return admin, ok && admin.Role != 0
 }
 
 func (a *Admins) unlike(name string, sum [sha256.Size]byte) error {

@@ -133,6 +133,10 @@ func (s *Server) session(w http.ResponseWriter, r *http.Request) (token auth.Tok
 func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 	needed := route.Access.Role()
 	return func(w http.ResponseWriter, r *http.Request) {
+		if admin, ok := auth.SignedIn(r.Context()); ok {
+			s.permit(route, needed, admin, next, w, r)
+			return
+		}
 		key := bearer(r)
 		if key == "" {
 			s.problem(w, api.CodeUnauthenticated, "want the header Authorization: Bearer ADMIN_KEY")
@@ -151,14 +155,23 @@ func (s *Server) asAdmin(route Route, next http.HandlerFunc) http.HandlerFunc {
 			s.problem(w, api.CodeUnauthenticated, "too many wrong admin keys from this address; try again in a minute")
 		case !ok:
 			s.problem(w, api.CodeUnauthenticated, "the admin key is not right")
-		case !admin.Role.May(needed):
-			s.refused(route, r, admin.Name)
-			s.problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name,
-				admin.Role))
 		default:
-			s.asked(route, admin, next, w, r)
+			s.permit(route, needed, admin, next, w, r)
 		}
 	}
+}
+
+// permit answers the request of an admin, if the role is enough.
+func (s *Server) permit(route Route, needed sluice.Role, admin auth.Admin, next http.HandlerFunc, w http.ResponseWriter,
+	r *http.Request,
+) {
+	if admin.Role.May(needed) {
+		s.asked(route, admin, next, w, r)
+		return
+	}
+	s.refused(route, r, admin.Name)
+	s.problem(w, api.CodeForbidden, fmt.Sprintf("this needs the role %s; the key %s has the role %s", needed, admin.Name,
+		admin.Role))
 }
 
 // guesses bounds how often one address may try keys of admins at one listener. Only

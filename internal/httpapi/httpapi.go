@@ -97,6 +97,7 @@ type Options struct {
 	Changed func(*sluice.Order)
 
 	Pages   http.Handler // of buyers: GET /, /s/, /o/ and /assets/; nil: 404
+	Console http.Handler // /admin and below; nil: 404
 	Metrics http.Handler // GET /metrics; nil: 404
 	Claims  ClaimCounter // nil: no counting
 	Timer   Timer        // nil: no counting

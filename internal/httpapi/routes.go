@@ -224,6 +224,10 @@ func (s *Server) side(has func(Route) bool) *side {
 			d.hot.add(r)
 		}
 	}
+	if has(Route{"GET /metrics", Anyone}) && s.Console != nil { // pages that ask the API, and no part of it
+		d.mux.Handle("/admin", s.Console)
+		d.mux.Handle("/admin/", s.Console)
+	}
 	d.mux.HandleFunc("/", d.notFound)
 	return d
 }

@@ -76,6 +76,15 @@ func loadAssets(base, colours string) *assets {
 	return a
 }
 
+// Style is the style sheet of the pages, without a shop's colours.
+func Style() string {
+	text, err := static.ReadFile("static/pages.css")
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
 func (a *assets) add(name string, text []byte) {
 	if a.files[name] != nil {
 		panic("web: two assets are called " + name)

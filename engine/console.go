@@ -1,0 +1,20 @@
+//go:build !noconsole
+
+package engine
+
+import (
+	"cmp"
+	"net/http"
+
+	"github.com/sluicehq/sluice/internal/console"
+	"github.com/sluicehq/sluice/internal/web"
+)
+
+// newConsole makes the console, which asks the API of this server. The build tag noconsole leaves it out.
+func (e *Engine) newConsole() http.Handler {
+	return console.New(console.Options{
+		Base: e.cfg.BasePath, Admins: e.who.admins, Secret: cmp.Or(e.cfg.AdminKey, e.cfg.BuyerSecret),
+		API:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.server.ServeHTTP(w, r) }),
+		Style: web.Style(),
+	})
+}

@@ -1,0 +1,81 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/auth"
+)
+
+// The console changes nothing by itself: it asks the API of its own server, as any other program does. So the
+// API's rules are its rules: roles, limits, messages, and the record of who did what.
+
+// asking is the context of the calls for a request: who has signed in, and from where.
+func asking(r *http.Request, admin auth.Admin) context.Context {
+	return context.WithValue(auth.SignIn(r.Context(), admin), fromKey{}, r)
+}
+
+type fromKey struct{}
+
+// inProcess is an http.RoundTripper that asks a handler of this process.
+type inProcess struct{ api http.Handler }
+
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	inner := r.Clone(r.Context())
+	inner.RequestURI = r.URL.RequestURI()
+	if inner.Body == nil {
+		inner.Body = http.NoBody
+	}
+	if from, ok := r.Context().Value(fromKey{}).(*http.Request); ok {
+		inner.RemoteAddr, inner.TLS, inner.Host = from.RemoteAddr, from.TLS, from.Host
+		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Request-Id"} { // which the API may believe
+			if values := from.Header.Values(name); len(values) > 0 {
+				inner.Header[http.CanonicalHeaderKey(name)] = values
+			}
+		}
+	}
+	w := &answer{header: http.Header{}, status: http.StatusOK}
+	p.api.ServeHTTP(w, inner)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return &http.Response{
+		StatusCode: w.status, Header: w.header, Body: io.NopCloser(&w.body), ContentLength: int64(w.body.Len()), Request: r,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}, nil
+}
+
+// answer is a http.ResponseWriter that keeps what is written.
+type answer struct {
+	header http.Header
+	status int
+	wrote  bool
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if !a.wrote {
+		a.status, a.wrote = status, true
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.wrote = true
+	return a.body.Write(p)
+}
+
+// newClient returns a client of the API. Without a key its calls are those of who has signed in.
+func newClient(api http.Handler, key string) *client.Client {
+	c, err := client.New("http://console", client.Options{
+		AdminKey: key, HTTPClient: &http.Client{Transport: inProcess{api}},
+	})
+	if err != nil {
+		panic(err) // the address is ours
+	}
+	return c
+}

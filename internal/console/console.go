@@ -1,0 +1,319 @@
+// Package console is what people look at on the night of a sale: pages at /admin, for those who have a key of an
+// admin. All of it works without script.
+//
+// It calls the API of its own server for everything, with the rights of whoever has signed in (api.go). What can be
+// done to a sale, an order, a dead letter or a webhook stands in one table of actions (actions.go), each
+// asked about once on a page that says what will happen.
+package console
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"errors"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/figures"
+)
+
+// Options are what a Console is made of. API and Admins are needed.
+type Options struct {
+	// Base is the path under which the shop serves all this, without a slash at its end; empty: none. Requests come
+	// without it.
+	Base   string
+	API    http.Handler // the API, without Base
+	Admins *auth.Admins
+	// Secret is one that all servers of the sales share, so that each reads the others' sessions; empty: sessions
+	// are this process's.
+	Secret string
+	// Style is the pages' style sheet, which the console's own follows.
+	Style string
+	Now   func() time.Time // default: time.Now
+}
+
+// Console answers GET and POST of /admin and what is below it. It is safe for concurrent use.
+type Console struct {
+	Options
+	mux      *http.ServeMux
+	sessions *sessions
+	client   *client.Client // of who has signed in, by the context
+	tmpl     *template.Template
+	forged   *http.CrossOriginProtection
+	assets   map[string]asset
+	build    string
+}
+
+//go:embed templates static
+var files embed.FS
+
+// New returns a Console.
+func New(o Options) *Console {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	c := &Console{
+		Options: o, mux: http.NewServeMux(), sessions: newSessions(o.Secret, o.Admins, o.Now),
+		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(),
+	}
+	c.loadAssets()
+	c.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
+		"asset": c.asset, "thousands": figures.Thousands[int64], "money": figures.Money, "deref": deref,
+	}).ParseFS(files, "templates/*.html"))
+	c.routes()
+	return c
+}
+
+// page makes what one page shows: the name of its template, and what that is given.
+type page func(*visit) (template string, body any, err error)
+
+func (c *Console) routes() {
+	c.mux.HandleFunc("GET /admin/assets/{build}/{file}", c.serveAsset)
+	c.mux.HandleFunc("POST /admin/sign-in", c.signIn)
+	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
+	for pattern, show := range map[string]page{
+		"GET /admin": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
+		"GET /admin/sales/{id}/audit": saleAudit,
+		"GET /admin/orders":           orders, "GET /admin/orders/{id}": order,
+		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
+	} {
+		c.mux.HandleFunc(pattern, c.show(show))
+	}
+	for _, k := range kinds {
+		for i := range k.actions {
+			a := &k.actions[i]
+			path := " /admin/" + k.path + "/{id}/" + a.Name
+			c.mux.HandleFunc("GET"+path, c.show(func(v *visit) (string, any, error) { return v.ask(k, a) }))
+			c.mux.HandleFunc("POST"+path, c.act(k, a))
+		}
+	}
+	c.mux.HandleFunc("/admin/", c.show(func(*visit) (string, any, error) { return "", nil, errNoPage }))
+}
+
+// policy lets a page load its own style and send its forms to its own server, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
+	"frame-ancestors 'none'"
+
+// ServeHTTP answers a request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY",
+		"Referrer-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cache-Control": "no-store",
+	} {
+		w.Header().Set(name, value)
+	}
+	if lang := r.URL.Query().Get("lang"); lang == "en" || lang == "zh" {
+		http.SetCookie(w, &http.Cookie{
+			Name: langCookie, Value: lang, Path: c.Base + "/admin", MaxAge: 365 * 24 * 3600, SameSite: http.SameSiteLaxMode,
+		})
+	}
+	if err := c.forged.Check(r); err != nil {
+		v := c.visit(w, r)
+		v.render(http.StatusForbidden, "trouble.html", v.trouble(errForged))
+		return
+	}
+	c.mux.ServeHTTP(w, r)
+}
+
+const langCookie = "sluice_console_lang"
+
+// visit is one request, and what every template is given.
+type visit struct {
+	c *Console
+	w http.ResponseWriter
+	r *http.Request
+
+	ctx    context.Context // of calls of the API
+	cookie string
+
+	Lang  string // en or zh-CN
+	Admin auth.Admin
+	Body  any
+}
+
+func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{c: c, w: w, r: r, Lang: language(r)}
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		if admin, ok := c.sessions.read(cookie.Value); ok {
+			v.Admin, v.cookie = admin, cookie.Value
+		}
+	}
+	v.ctx = asking(r, v.Admin)
+	return v
+}
+
+// language is that of the address, of the cookie, or of the browser.
+func language(r *http.Request) string {
+	said := r.URL.Query().Get("lang")
+	if cookie, err := r.Cookie(langCookie); err == nil {
+		said = cmp.Or(said, cookie.Value)
+	}
+	if cmp.Or(said, strings.ToLower(r.Header.Get("Accept-Language"))) == "zh" ||
+		said == "" && strings.HasPrefix(strings.ToLower(r.Header.Get("Accept-Language")), "zh") {
+		return "zh-CN"
+	}
+	return "en"
+}
+
+// T is a text in the visitor's language.
+func (v *visit) T(en, zh string) string {
+	if v.Lang == "en" {
+		return en
+	}
+	return zh
+}
+
+// Say is T of a text of the program.
+func (v *visit) Say(t text) string { return v.T(t.EN, t.ZH) }
+
+// text is in both languages.
+type text struct{ EN, ZH string }
+
+// Path is the address of a page, from /admin on.
+func (v *visit) Path(parts ...string) string {
+	return v.c.Base + "/admin" + strings.Join(append([]string{""}, parts...), "/")
+}
+
+// Here is the page itself, in another language.
+func (v *visit) Here(lang string) string {
+	query := v.r.URL.Query()
+	query.Set("lang", lang)
+	return v.c.Base + v.r.URL.Path + "?" + query.Encode()
+}
+
+// Token goes with every form.
+func (v *visit) Token() string { return v.c.sessions.token(v.cookie) }
+
+// May reports whether the visitor's role is enough.
+func (v *visit) May(needed sluice.Role) bool { return v.Admin.Role.May(needed) }
+
+// Query is a part of the address.
+func (v *visit) Query(name string) string { return v.r.URL.Query().Get(name) }
+
+// Done is what was done just now, empty if nothing was.
+func (v *visit) Done() string {
+	for _, k := range kinds {
+		for i := range k.actions {
+			if a := &k.actions[i]; v.Query("did") == k.path+"-"+a.Name {
+				return v.Say(a.Did)
+			}
+		}
+	}
+	return ""
+}
+
+// Now is the server's time.
+func (v *visit) Now() time.Time { return v.c.Now() }
+
+// show is the handler of a page: to whoever has not signed in it offers that.
+func (c *Console) show(make page) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := c.visit(w, r)
+		if v.Admin.Role == 0 {
+			v.render(http.StatusUnauthorized, "signin.html", nil)
+			return
+		}
+		name, body, err := make(v)
+		if err != nil {
+			v.fail(err)
+			return
+		}
+		v.render(http.StatusOK, name, body)
+	}
+}
+
+var (
+	errNoPage = errors.New("there is no such page")
+	errForged = errors.New("this came from another site's page, or from one that is too old; load the page again")
+)
+
+// fail says what went wrong, in the words of the API.
+func (v *visit) fail(err error) { v.render(statusOf(err), "trouble.html", v.trouble(err)) }
+
+func statusOf(err error) int {
+	problem := (*client.Error)(nil)
+	switch {
+	case errors.As(err, &problem) && problem.Status >= 400:
+		return problem.Status
+	case errors.Is(err, errNoPage):
+		return http.StatusNotFound
+	case errors.Is(err, errForged):
+		return http.StatusForbidden
+	}
+	return http.StatusBadGateway
+}
+
+// trouble is what is wrong, as trouble.html wants it.
+func (v *visit) trouble(err error) any {
+	switch {
+	case errors.Is(err, errNoPage):
+		return v.T("There is no such page.", "没有这个页面。")
+	case errors.Is(err, errForged):
+		return v.T("This form came from another site, or from a page that is too old. Nothing was changed: load it again.",
+			"这个表单来自别的网站，或来自过期的页面。没有改动任何东西，请重新打开页面。")
+	}
+	return err.Error()
+}
+
+// render answers with a page.
+func (v *visit) render(status int, name string, body any) {
+	v.Body = body
+	var b bytes.Buffer
+	if err := v.c.tmpl.ExecuteTemplate(&b, name, v); err != nil {
+		panic(err) // a template that does not fit its page: a bug
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(b.Bytes())
+}
+
+// signIn takes a key. The API says whether it is one, and meters guesses.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	v := c.visit(w, r)
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	key := strings.TrimSpace(r.PostFormValue("key"))
+	if key == "" {
+		v.render(http.StatusUnauthorized, "signin.html", v.T("Please give a key.", "请填写密钥。"))
+		return
+	}
+	ctx := context.WithValue(r.Context(), fromKey{}, r)
+	if _, err := newClient(c.API, key).AdminActions(ctx, 1, ""); err != nil {
+		v.render(statusOf(err), "signin.html", err.Error())
+		return
+	}
+	admin, ok := c.Admins.Find(key)
+	if !ok {
+		v.fail(errForged)
+		return
+	}
+	c.set(w, r, c.sessions.begin(admin))
+	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
+}
+
+// maxForm bounds a form, in bytes.
+const maxForm = 64 << 10
+
+// signOut ends the session.
+func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
+	v := c.visit(w, r)
+	if !v.ours() {
+		v.fail(errForged)
+		return
+	}
+	c.sessions.end(v.cookie)
+	c.set(w, r, "")
+	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
+}
+
+// ours reports whether a form was made by the console for this session.
+func (v *visit) ours() bool {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	return v.Admin.Role != 0 && v.r.PostFormValue("token") == v.Token()
+}

@@ -1,0 +1,262 @@
+package console_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/engine"
+	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/sluicetest"
+)
+
+const (
+	ownerKey  = "owner-key-of-the-console-test"
+	viewerKey = "viewer-key-of-the-console-test"
+	secret    = "buyer-secret-of-the-console-test-0123456789"
+)
+
+// browser is one person's: it keeps cookies, and says where a form was sent from, as browsers do.
+type browser struct {
+	t      *testing.T
+	url    string
+	client *http.Client
+}
+
+// rig is a server with a console.
+type rig struct {
+	*testing.T
+	url string
+	api *client.Client
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	e := sluicetest.Open(t, engine.Config{
+		AdminKey: ownerKey, BuyerSecret: secret,
+		AdminKeys: []sluice.AdminKey{{Name: "vera", Role: sluice.Viewer, Key: viewerKey}},
+	})
+	server := httptest.NewServer(e.Handler())
+	t.Cleanup(server.Close)
+	return &rig{t, server.URL, must.Get(client.New(server.URL, client.Options{AdminKey: ownerKey}))(t)}
+}
+
+func (r *rig) sale(id sluice.SaleID, title string) {
+	r.Helper()
+	total := int64(10)
+	must.Get(r.api.CreateSale(r.Context(), api.CreateSale{
+		ID: api.Some(id), SKU: "sku", Title: title, Price: api.Some(sluice.Money{Amount: 19900, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value(int64(2)), OpensAt: api.Some(api.At(time.Now().Add(-time.Minute))),
+	}))(r.T)
+}
+
+func (r *rig) browser() *browser {
+	jar := must.Get(cookiejar.New(nil))(r.T)
+	return &browser{r.T, r.url, &http.Client{Jar: jar}}
+}
+
+// signedIn is a browser of whoever has this key.
+func (r *rig) signedIn(key string) *browser {
+	r.Helper()
+	b := r.browser()
+	if status, page := b.post("/admin/sign-in", url.Values{"key": {key}}); status != http.StatusOK ||
+		!strings.Contains(page, "Who did what") {
+		r.Fatalf("sign in: %d\n%s", status, page)
+	}
+	return b
+}
+
+func (b *browser) do(r *http.Request) (status int, page string) {
+	b.t.Helper()
+	answer := must.Get(b.client.Do(r))(b.t)
+	defer answer.Body.Close()
+	return answer.StatusCode, string(must.Get(io.ReadAll(answer.Body))(b.t))
+}
+
+func (b *browser) get(path string) (status int, page string) {
+	b.t.Helper()
+	return b.do(must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+path, nil))(b.t))
+}
+
+func (b *browser) post(path string, form url.Values) (status int, page string) {
+	b.t.Helper()
+	r := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+path,
+		strings.NewReader(form.Encode())))(b.t)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", b.url)
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.do(r)
+}
+
+var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
+
+// press opens the page before an action, fills its form, and sends it.
+func (b *browser) press(path string, fields ...string) (status int, page string) {
+	b.t.Helper()
+	status, page = b.get(path)
+	if status != http.StatusOK {
+		return status, page
+	}
+	_, form, _ := strings.Cut(page, "<main")
+	values := url.Values{}
+	for _, field := range hidden.FindAllStringSubmatch(form, -1) {
+		values.Set(field[1], field[2])
+	}
+	for i := 0; i < len(fields); i += 2 {
+		values.Set(fields[i], fields[i+1])
+	}
+	return b.post(path, values)
+}
+
+// A night: sign in, pause and resume, restock once however often the form is sent, find an order, have it paid and
+// refunded, and read who did what.
+func TestANight(t *testing.T) {
+	r := newRig(t)
+	r.sale("phone", "Phone <script>alert(1)</script>")
+	token := must.Get(client.BuyerToken(secret, client.Token{Buyer: "alice", TTL: time.Hour}))(t)
+	buyer := must.Get(client.New(r.url, client.Options{Token: token}))(t)
+	placed := must.Get(buyer.Place(t.Context(), "phone", sluice.NewKey(), api.PlaceOrder{Quantity: 1}))(t)
+	b := r.signedIn(ownerKey)
+	wants := func(what string, status int, page string, texts ...string) {
+		t.Helper()
+		if status != http.StatusOK {
+			t.Errorf("%s: %d", what, status)
+		}
+		for _, text := range texts {
+			if !strings.Contains(page, text) {
+				t.Errorf("%s: the page does not say %q:\n%s", what, text, page)
+			}
+		}
+		if strings.Contains(page, "<script") {
+			t.Errorf("%s: there is a script in the page", what)
+		}
+	}
+	status, page := b.get("/admin")
+	wants("sales", status, page, "Phone &lt;script&gt;", `/admin/sales/phone`)
+	status, page = b.press("/admin/sales/phone/pause")
+	wants("pause", status, page, "The sale is paused.", `data-state="paused"`, "/admin/sales/phone/resume")
+	status, page = b.press("/admin/sales/phone/resume")
+	wants("resume", status, page, "The sale goes on.", `data-state="open"`)
+
+	_, page = b.get("/admin/sales/phone/restock")
+	form := url.Values{"delta": {"5"}}
+	_, inMain, _ := strings.Cut(page, "<main")
+	for _, field := range hidden.FindAllStringSubmatch(inMain, -1) {
+		form.Set(field[1], field[2])
+	}
+	for range 2 {
+		status, page = b.post("/admin/sales/phone/restock", form)
+		wants("restock", status, page, "The total is changed.")
+	}
+	if s := must.Get(r.api.AdminSale(t.Context(), "phone"))(t); *s.Total != 15 {
+		t.Errorf("a total of %d after the form of +5 was sent twice, want 15", *s.Total)
+	}
+	status, page = b.press("/admin/sales/phone/restock", "delta", "many")
+	if status != http.StatusUnprocessableEntity || !strings.Contains(page, "want a whole number") {
+		t.Errorf("by many units: %d\n%s", status, page)
+	}
+	status, page = b.press("/admin/sales/phone/restock", "delta", "-15")
+	if status != http.StatusConflict || !strings.Contains(page, "below_taken") && !strings.Contains(page, "taken") {
+		t.Errorf("below what is taken: %d\n%s", status, page)
+	}
+
+	id := url.PathEscape(string(placed.OrderID))
+	for range 100 { // until it is stored
+		if status, page = b.get("/admin/orders?buyer=alice"); strings.Contains(page, string(placed.OrderID)) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	wants("orders of a buyer", status, page, string(placed.OrderID))
+	status, page = b.get("/admin/orders?id=" + id)
+	wants("an order by its id", status, page, "alice", "199.00 CNY")
+	status, page = b.press("/admin/orders/"+id+"/pay", "payment", "pay-1")
+	wants("pay", status, page, "The payment is recorded.", "pay-1", "/refund")
+	status, page = b.press("/admin/orders/" + id + "/refund")
+	wants("refund", status, page, "The refund is recorded.", ">refunded<")
+	status, page = b.get("/admin/sales/phone/audit")
+	wants("audit", status, page, "all holds")
+	for path, says := range map[string]string{
+		"/admin/dead-letters": "There are none", "/admin/webhooks": "There are none",
+		"/admin/log": "POST /v1/admin/orders/{order}/refund",
+	} {
+		status, page = b.get(path)
+		wants(path, status, page, says)
+	}
+	status, page = b.get("/admin/sales/phone?lang=zh")
+	wants("in Chinese", status, page, "已售", `lang="zh-CN"`)
+	if status, _ = b.get("/admin/sales/none"); status != http.StatusNotFound {
+		t.Errorf("a sale that is not there: %d", status)
+	}
+	if status, _ = b.get("/admin/none"); status != http.StatusNotFound {
+		t.Errorf("a page that is not there: %d", status)
+	}
+}
+
+// Who has not signed in sees a form, whatever the address; who may only look changes nothing; and a form that no page
+// of this session made is refused.
+func TestWhoMayDoWhat(t *testing.T) {
+	r := newRig(t)
+	r.sale("phone", "Phone")
+	paused := func() bool { return must.Get(r.api.AdminSale(t.Context(), "phone"))(t).Paused }
+	stranger := r.browser()
+	for _, path := range []string{
+		"/admin", "/admin/sales/phone", "/admin/orders", "/admin/log", "/admin/sales/phone/pause",
+	} {
+		if status, page := stranger.get(path); status != http.StatusUnauthorized || strings.Contains(page, "Phone") {
+			t.Errorf("GET %s by a stranger: %d\n%s", path, status, page)
+		}
+	}
+	if status, _ := stranger.post("/admin/sales/phone/pause", nil); status != http.StatusUnauthorized || paused() {
+		t.Errorf("a stranger's pause: %d", status)
+	}
+	status, page := stranger.post("/admin/sign-in", url.Values{"key": {"a-wrong-key-of-some-length"}})
+	if status != http.StatusUnauthorized || !strings.Contains(page, "the admin key is not right") {
+		t.Errorf("a wrong key: %d\n%s", status, page)
+	}
+	viewer := r.signedIn(viewerKey)
+	if _, page := viewer.get("/admin/sales/phone"); strings.Contains(page, "/admin/sales/phone/pause") {
+		t.Errorf("a viewer is offered to pause:\n%s", page)
+	}
+	_, page = viewer.get("/admin/sales/phone")
+	token := hidden.FindStringSubmatch(page)[2]
+	status, _ = viewer.post("/admin/sales/phone/pause", url.Values{"token": {token}})
+	if status != http.StatusForbidden || paused() {
+		t.Errorf("a viewer's pause: %d", status)
+	}
+	owner := r.signedIn(ownerKey)
+	for name, form := range map[string]url.Values{"none": nil, "another session's": {"token": {token}}} {
+		if status, _ := owner.post("/admin/sales/phone/pause", form); status != http.StatusForbidden || paused() {
+			t.Errorf("an owner's form with the token of %s: %d", name, status)
+		}
+	}
+	cross := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/admin/sign-in",
+		strings.NewReader("key="+ownerKey)))(t)
+	cross.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	cross.Header.Set("Sec-Fetch-Site", "cross-site")
+	if status, _ := stranger.do(cross); status != http.StatusForbidden {
+		t.Errorf("another site's form signs in: %d", status)
+	}
+
+	// Signing out ends the session, also for whoever has copied the cookie.
+	at := must.Get(url.Parse(r.url + "/admin"))(t)
+	cookies := owner.client.Jar.Cookies(at)
+	_, page = owner.get("/admin")
+	status, _ = owner.post("/admin/sign-out", url.Values{"token": {hidden.FindStringSubmatch(page)[2]}})
+	if status != http.StatusUnauthorized {
+		t.Errorf("after signing out: %d", status)
+	}
+	stranger.client.Jar.SetCookies(at, cookies)
+	if status, _ := stranger.get("/admin"); status != http.StatusUnauthorized {
+		t.Errorf("with the cookie of a session that was ended: %d", status)
+	}
+}
