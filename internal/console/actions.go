@@ -457,7 +457,7 @@ func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 			v.render(http.StatusUnauthorized, "signin.html", nil)
 			return
 		}
-		if !v.ours() {
+		if !v.ours(maxForm) {
 			v.fail(errForged)
 			return
 		}

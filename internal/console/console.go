@@ -79,12 +79,16 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
 	for pattern, show := range map[string]page{
 		"GET /admin": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
+		"GET /admin/sales/new": newSale, "GET /admin/sales/{id}/edit": editSale,
 		"GET /admin/sales/{id}/audit": saleAudit,
 		"GET /admin/orders":           orders, "GET /admin/orders/{id}": order,
 		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
 	} {
 		c.mux.HandleFunc(pattern, c.show(show))
 	}
+	c.mux.HandleFunc("POST /admin/sales", c.submit("created", maxForm, createSale))
+	c.mux.HandleFunc("POST /admin/sales/{id}/edit", c.submit("changed", maxForm, changeSaleTo))
+	c.mux.HandleFunc("POST /admin/sales/{id}/pictures", c.submit("picture", maxPicture, addPicture))
 	for _, k := range kinds {
 		for i := range k.actions {
 			a := &k.actions[i]
@@ -206,7 +210,7 @@ func (v *visit) Done() string {
 			}
 		}
 	}
-	return ""
+	return v.Say(said[v.Query("did")])
 }
 
 // Now is the server's time.
@@ -297,13 +301,13 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
 }
 
-// maxForm bounds a form, in bytes.
-const maxForm = 64 << 10
+// maxForm bounds a form, in bytes: that of a sale has descriptions.
+const maxForm = 1 << 20
 
 // signOut ends the session.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
-	if !v.ours() {
+	if !v.ours(maxForm) {
 		v.fail(errForged)
 		return
 	}
@@ -312,8 +316,8 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
 }
 
-// ours reports whether a form was made by the console for this session.
-func (v *visit) ours() bool {
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+// ours reports whether a form, of at most so many bytes, was made by the console for this session.
+func (v *visit) ours(most int64) bool {
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
 	return v.Admin.Role != 0 && v.r.PostFormValue("token") == v.Token()
 }

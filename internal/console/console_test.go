@@ -1,7 +1,11 @@
 package console_test
 
 import (
+	"bytes"
+	"image"
+	"image/png"
 	"io"
+	"mime/multipart"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -20,9 +24,10 @@ import (
 )
 
 const (
-	ownerKey  = "owner-key-of-the-console-test"
-	viewerKey = "viewer-key-of-the-console-test"
-	secret    = "buyer-secret-of-the-console-test-0123456789"
+	ownerKey    = "owner-key-of-the-console-test"
+	viewerKey   = "viewer-key-of-the-console-test"
+	operatorKey = "operator-key-of-the-console-test"
+	secret      = "buyer-secret-of-the-console-test-0123456789"
 )
 
 // browser is one person's: it keeps cookies, and says where a form was sent from, as browsers do.
@@ -43,7 +48,9 @@ func newRig(t *testing.T) *rig {
 	t.Helper()
 	e := sluicetest.Open(t, engine.Config{
 		AdminKey: ownerKey, BuyerSecret: secret,
-		AdminKeys: []sluice.AdminKey{{Name: "vera", Role: sluice.Viewer, Key: viewerKey}},
+		AdminKeys: []sluice.AdminKey{
+			{Name: "vera", Role: sluice.Viewer, Key: viewerKey}, {Name: "otto", Role: sluice.Operator, Key: operatorKey},
+		},
 	})
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(server.Close)
@@ -97,9 +104,12 @@ func (b *browser) post(path string, form url.Values) (status int, page string) {
 	return b.do(r)
 }
 
-var hidden = regexp.MustCompile(`<input type="hidden" name="(\w+)" value="([^"]*)">`)
+var (
+	hidden = regexp.MustCompile(`<input type="hidden" name="([\w:.]+)" value="([^"]*)">`)
+	target = regexp.MustCompile(`<form method="post"[^>]* action="([^"]*)">`)
+)
 
-// press opens the page before an action, fills its form, and sends it.
+// press opens a page, fills the form of it, and sends that.
 func (b *browser) press(path string, fields ...string) (status int, page string) {
 	b.t.Helper()
 	status, page = b.get(path)
@@ -107,6 +117,9 @@ func (b *browser) press(path string, fields ...string) (status int, page string)
 		return status, page
 	}
 	_, form, _ := strings.Cut(page, "<main")
+	if action := target.FindStringSubmatch(form); action != nil {
+		path = action[1]
+	}
 	values := url.Values{}
 	for _, field := range hidden.FindAllStringSubmatch(form, -1) {
 		values.Set(field[1], field[2])
@@ -199,6 +212,66 @@ func TestANight(t *testing.T) {
 	}
 	if status, _ = b.get("/admin/none"); status != http.StatusNotFound {
 		t.Errorf("a page that is not there: %d", status)
+	}
+}
+
+// A sale is made of a form, changed by one, and given a picture; an operator changes its traffic, and no more.
+func TestForms(t *testing.T) {
+	r := newRig(t)
+	owner := r.signedIn(ownerKey)
+	lamp := func() api.AdminSale { return must.Get(r.api.AdminSale(t.Context(), "lamp"))(t) }
+	fields := []string{
+		"id", "lamp", "title", "Lamp", "sku", "l", "price", "19.90", "currency", "CNY", "total", "5", "max_per_buyer", "1",
+		"opens_at", "2036-01-01T00:00",
+	}
+	for name, value := range map[string]string{"price": "19.999", "currency": "RMB", "max_per_buyer": "-3"} {
+		status, page := owner.press("/admin/sales/new", append(fields, name, value)...)
+		if status < 400 || status >= 500 || !strings.Contains(page, `role="alert"`) ||
+			!strings.Contains(page, `value="Lamp"`) {
+			t.Errorf("%s %s: %d\n%s", name, value, status, page)
+		}
+	}
+	status, page := owner.press("/admin/sales/new", fields...)
+	if s := lamp(); status != http.StatusOK || !strings.Contains(page, "The sale is created.") ||
+		s.Price.Amount != 1990 || *s.Total != 5 || s.OpensAt.Year() != 2036 {
+		t.Errorf("create: %d, %+v\n%s", status, s, page)
+	}
+	status, page = owner.press("/admin/sales/lamp/edit", "title", "Lamp of glass", "total", "")
+	if s := lamp(); status != http.StatusOK || !strings.Contains(page, "The sale is changed.") ||
+		s.Title != "Lamp of glass" || s.Total != nil || s.Price.Amount != 1990 {
+		t.Errorf("edit: %d, %+v\n%s", status, s, page)
+	}
+	if _, page = owner.get("/admin/sales/new?like=lamp"); !strings.Contains(page, `value="19.90"`) ||
+		strings.Contains(page, "2036") {
+		t.Errorf("a form with the values of an earlier sale, but for its times:\n%s", page)
+	}
+
+	operator := r.signedIn(operatorKey)
+	_, page = operator.get("/admin/sales/lamp/edit")
+	if strings.Contains(page, `name="title"`) || !strings.Contains(page, `name="buyer_rate.requests"`) {
+		t.Errorf("an operator's form:\n%s", page)
+	}
+	operator.press("/admin/sales/lamp/edit", "buyer_rate.requests", "10", "buyer_rate.per_s", "1")
+	if s := lamp(); s.BuyerRate == nil || s.BuyerRate.Requests != 10 {
+		t.Errorf("the rate is %+v", s.BuyerRate)
+	}
+	if status, _ = operator.press("/admin/sales/lamp/edit", "title", "Mine"); status != http.StatusForbidden ||
+		lamp().Title != "Lamp of glass" {
+		t.Errorf("an operator's title: %d", status)
+	}
+
+	var form bytes.Buffer
+	parts := multipart.NewWriter(&form)
+	_, page = owner.get("/admin/sales/lamp/edit")
+	must.Succeed(t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
+	file := must.Get(parts.CreateFormFile("picture", "lamp.png"))(t)
+	must.Succeed(t, png.Encode(file, image.NewGray(image.Rect(0, 0, 600, 600))))
+	must.Succeed(t, parts.Close())
+	to := r.url + "/admin/sales/lamp/pictures"
+	upload := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, to, &form))(t)
+	upload.Header.Set("Content-Type", parts.FormDataContentType())
+	if status, page = owner.do(upload); status != http.StatusOK || lamp().Pictures == "" {
+		t.Errorf("a picture: %d\n%s", status, page)
 	}
 }
 

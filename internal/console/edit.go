@@ -1,0 +1,137 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
+)
+
+// edited is what the form of a sale shows.
+type edited struct {
+	ID     string // empty: the sale is new
+	Title  string
+	Values values
+	Wrong  string
+}
+
+// newSale is the form of a new sale, with the values of an earlier one if the address names it.
+func newSale(v *visit) (string, any, error) {
+	one := edited{Values: values{"currency": "CNY"}}
+	if like := v.Query("like"); like != "" {
+		s, err := v.c.client.AdminSale(v.ctx, sluice.SaleID(like))
+		if err != nil {
+			return "", nil, err
+		}
+		if one.Values, err = valuesOf(&s); err != nil {
+			return "", nil, err
+		}
+		delete(one.Values, "id")
+		delete(one.Values, "opens_at")
+		delete(one.Values, "closes_at")
+	}
+	return "edit.html", one, nil
+}
+
+// editSale is the form of a sale.
+func editSale(v *visit) (string, any, error) {
+	s, err := v.c.client.AdminSale(v.ctx, sluice.SaleID(v.r.PathValue("id")))
+	if err != nil {
+		return "", nil, err
+	}
+	all, err := valuesOf(&s)
+	return "edit.html", edited{ID: string(s.ID), Title: s.Title, Values: all}, err
+}
+
+// createSale makes a sale of the form.
+func createSale(v *visit) (id sluice.SaleID, err error) {
+	sent, err := message(v.r.PostForm, values{}, true)
+	if err != nil {
+		return "", err
+	}
+	create, err := decoded[api.CreateSale](sent)
+	if err != nil {
+		return "", err
+	}
+	s, err := v.c.client.CreateSale(v.ctx, create)
+	return s.ID, err
+}
+
+// changeSaleTo changes what differs from the sale as it is.
+func changeSaleTo(v *visit) (id sluice.SaleID, err error) {
+	id = sluice.SaleID(v.r.PathValue("id"))
+	s, err := v.c.client.AdminSale(v.ctx, id)
+	if err != nil {
+		return id, err
+	}
+	before, err := valuesOf(&s)
+	if err != nil {
+		return id, err
+	}
+	sent, err := message(v.r.PostForm, before, false)
+	if err != nil || len(sent) == 0 {
+		return id, err
+	}
+	patch, err := decoded[api.PatchSale](sent)
+	if err != nil {
+		return id, err
+	}
+	_, err = v.c.client.PatchSale(v.ctx, id, patch)
+	return id, err
+}
+
+// maxPicture bounds a form with a picture, in bytes.
+const maxPicture = 11 << 20
+
+// addPicture gives a sale the picture of the form.
+func addPicture(v *visit) (id sluice.SaleID, err error) {
+	id = sluice.SaleID(v.r.PathValue("id"))
+	file, _, err := v.r.FormFile("picture")
+	if err != nil {
+		return id, errForm{text{"choose a picture first", "请先选择图片"}}
+	}
+	defer file.Close()
+	_, err = v.c.client.AddPicture(v.ctx, id, file)
+	return id, err
+}
+
+// submit takes a form of a sale, and goes to the sale; if it fails, the form says why.
+func (c *Console) submit(did string, most int64, take func(*visit) (sluice.SaleID, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		v := c.visit(w, r)
+		if v.Admin.Role == 0 {
+			v.render(http.StatusUnauthorized, "signin.html", nil)
+			return
+		}
+		if !v.ours(most) {
+			v.fail(errForged)
+			return
+		}
+		id, err := take(v)
+		if err == nil {
+			http.Redirect(w, r, v.Path("sales", url.PathEscape(string(id)))+"?did="+did, http.StatusSeeOther)
+			return
+		}
+		one := edited{ID: r.PathValue("id"), Title: r.PathValue("id"), Values: values{}, Wrong: err.Error()}
+		for name := range r.PostForm {
+			one.Values[name] = r.PostForm.Get(name)
+		}
+		status := statusOf(err)
+		if form, ok := errors.AsType[errForm](err); ok {
+			one.Wrong = v.Say(form.text)
+		}
+		if status == http.StatusBadGateway { // it was not the API that refused it
+			status = http.StatusUnprocessableEntity
+		}
+		v.render(status, "edit.html", one)
+	}
+}
+
+// said is what a form of a sale has done.
+var said = map[string]text{
+	"created": {"The sale is created.", "活动已创建。"},
+	"changed": {"The sale is changed.", "活动已修改。"},
+	"picture": {"The picture is added.", "图片已添加。"},
+}
