@@ -342,3 +342,33 @@ func TestSuspectsAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// A ledger that loses its latest writes has an entry again that this server has acknowledged. It is
+// read again, and acknowledged once more, without a restart.
+func TestALostAcknowledgementIsMadeGood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &refusing{done: map[string]bool{}, entries: []port.Entry{{
+			ID: "1:1-0", Sale: sale, Epoch: 1, FirstSeq: 1, Claims: make([]sluice.Claim, 1),
+		}}}
+		p := pipeline.New(j, j, pipeline.Options{})
+		defer stop(p)
+		acknowledged := func() bool {
+			for range 60 { // as whoever sees a backlog does
+				p.Wake(sale)
+				time.Sleep(time.Second)
+			}
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			return j.done["1:1-0"]
+		}
+		if !acknowledged() {
+			t.Fatal("the entry is not acknowledged")
+		}
+		j.mu.Lock()
+		clear(j.done)
+		j.mu.Unlock()
+		if !acknowledged() {
+			t.Error("the entry is in the journal again, and stays there")
+		}
+	})
+}

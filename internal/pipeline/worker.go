@@ -20,7 +20,8 @@ type worker struct {
 	bell           loop.Bell // rung by every wake
 
 	// recovered says that this server's own unacknowledged entries, of before
-	// a restart or a failed acknowledgement, have been read since.
+	// a restart or a failed acknowledgement, have been read since. They are read again
+	// whenever abandoned ones are looked for.
 	recovered bool
 	after     string    // of Own: where the recovery stands
 	suspects  []suspect // entries that fail, kept out of the others' way
@@ -136,6 +137,7 @@ func (w *worker) next() ([]port.Entry, error) {
 		return nil, nil
 	}
 	w.adopted = time.Now()
+	w.recovered, w.after = false, "" // the next time: the ledger may have lost an acknowledgement
 	entries, err = w.read(w.readOf(port.Abandoned))
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
