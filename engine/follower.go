@@ -41,6 +41,8 @@ type follower struct {
 	named  string       // its name, of the heartbeats
 	made   atomic.Bool  // this process gave it the name
 	unsent atomic.Int64 // since when no heartbeat was missed, in Unix nanoseconds; 0: none was due yet (mayTake)
+	missed atomic.Int64 // until when the store was known to take none, or late; 0: never
+	beats  atomic.Int64 // since when one is under way; 0: none is
 
 	// Owned by the loop; no lock needed.
 	seen    map[sluice.SaleID]*followed
@@ -137,6 +139,7 @@ func newFollower(f *follower) *follower {
 	f.news = map[sluice.SaleID]struct{}{}
 	f.letters, f.storing = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]bool{}
 	f.outdated = map[sluice.SaleID]struct{}{}
+	f.rebuilder.Missed(f.missedUntil)
 	return f
 }
 

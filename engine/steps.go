@@ -99,8 +99,9 @@ func (f *follower) heartbeat(ctx context.Context) {
 // beat is one heartbeat. It notes when the store does not know this server of a moment ago,
 // or takes long (mayTake).
 func (f *follower) beat(ctx context.Context) error {
-	const late = 5 * settle.HeartbeatEvery / 2
 	known, begun := false, time.Now()
+	f.beats.Store(begun.UnixNano())
+	defer f.beats.Store(0)
 	if f.made.Load() {
 		asking, cancel := context.WithTimeout(ctx, nameTimeout)
 		live, err := f.store.LiveServers(asking, late)
@@ -112,10 +113,28 @@ func (f *follower) beat(ctx context.Context) error {
 		f.board.SetServers(int64(max(len(live), 1))) // a store that is silent leaves the last number
 		f.peers.saw(live)
 	}
-	if now := time.Now(); err != nil || !known || now.Sub(begun) > late {
+	now := time.Now()
+	if err != nil || now.Sub(begun) > late {
+		f.missed.Store(now.UnixNano())
+	}
+	if err != nil || !known || now.Sub(begun) > late {
 		f.unsent.Store(now.UnixNano())
 	}
 	return err
+}
+
+// late is how long a heartbeat may take that counts as sent.
+const late = 5 * settle.HeartbeatEvery / 2
+
+// missedUntil is until when the store took no heartbeat of this server, as far as is known; zero: it always did.
+func (f *follower) missedUntil() time.Time {
+	if begun := f.beats.Load(); begun > 0 && time.Since(time.Unix(0, begun)) > late {
+		return time.Now()
+	}
+	if missed := f.missed.Load(); missed > 0 {
+		return time.Unix(0, missed)
+	}
+	return time.Time{}
 }
 
 // step does what is short for a sale, and reports whether there was anything.

@@ -148,9 +148,10 @@ func (r *Rebuilder) saveMemory(ctx context.Context, sale *sluice.Sale, entries [
 }
 
 // allGathered reports whether every server that lives has gathered. The log
-// names those that it takes longer than a heartbeat to wait for.
+// names those that it takes longer than a heartbeat to wait for. A store that was down has no
+// recent heartbeat of any server: they get time to send theirs.
 func (r *Rebuilder) allGathered(ctx context.Context, sale *sluice.Sale, p *progress) (bool, error) {
-	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter {
+	if r.copied(sale) && time.Since(p.gathered) < 2*SilentAfter || time.Since(r.missed()) < SilentAfter {
 		return false, nil
 	}
 	live, err := r.store.LiveServers(ctx, SilentAfter)

@@ -30,6 +30,7 @@ type Rebuilder struct {
 	memory   *Memory
 	replayer *Replayer
 	idle     func(sluice.SaleID) bool
+	missed   func() time.Time
 	log      *slog.Logger
 
 	mu       sync.Mutex // guards the map, and refused; else each sale's progress belongs to the goroutine that works on it
@@ -101,9 +102,14 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 		replayer: NewReplayer(store, ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 			memory.Decided(sale, node, claims, decisions)
 		}),
-		sales: map[sluice.SaleID]*progress{},
+		sales:  map[sluice.SaleID]*progress{},
+		missed: func() time.Time { return time.Time{} },
 	}
 }
+
+// Missed says until when the store took no heartbeat of this server; zero: it always did, which is the default. The
+// others may have had no luck either, and are not to be taken for dead (allGathered).
+func (r *Rebuilder) Missed(until func() time.Time) { r.missed = until }
 
 // Step does what this server can do now for a fenced sale, and reports whether
 // the sale is rebuilt. Call it again while the sale stays fenced, from one

@@ -101,6 +101,23 @@ func TestRebuild(t *testing.T) {
 	r.accepted("eve", false)
 }
 
+// A store that was down has no recent heartbeat of any server: those that live get time to send theirs.
+func TestARebuildAfterAnOutageOfTheStore(t *testing.T) {
+	r := newRig(t)
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+	must.Succeed(t, r.store.FenceSale(t.Context(), id, 1, "rebuild: the test asks for it"))
+	fenced, missed := r.sale(), time.Now()
+	a := r.rebuilder("a", settle.NewMemory(0))
+	a.Missed(func() time.Time { return missed })
+	if done, err := a.Step(t.Context(), &fenced); done || err != nil {
+		t.Errorf("rebuilt %v, %v, while the others' heartbeats may be late", done, err)
+	}
+	missed = missed.Add(-settle.SilentAfter)
+	if done, err := a.Step(t.Context(), &fenced); !done || err != nil {
+		t.Errorf("rebuilt %v, %v, after they had time for them", done, err)
+	}
+}
+
 // forgetful has lost the servers' marks, until they mark again.
 type forgetful struct {
 	settle.RebuildStore
