@@ -160,7 +160,7 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Re
 	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
 	case reading.Fence == fenceLeft+sale.Ledger:
-		return false, nil // it has got a new name, which this server has not heard and another one has
+		return l.leftByMistake(ctx, sale, reading)
 	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
 		return true, l.fenceOlder(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
 	case reading.Fence != "": // a script, which waits for no replica, has fenced it
@@ -207,6 +207,20 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 	}
 	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, fenceLeft+now.Ledger)
 	return true, err
+}
+
+// leftByMistake deals with a ledger that is fenced as if another one decided, and that other one is the sale's. Either it
+// has got a new name, which this server has not heard and another one has. Or it is the sale's own: it came back in
+// place of another one, and a server that still took it for that has fenced it. Then it is rebuilt.
+func (l *Loader) leftByMistake(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (changed bool, err error) {
+	ledger, ok := port.As[port.NamedLedger](l.ledger)
+	if !ok {
+		return false, nil
+	}
+	if name, _, err := ledger.Name(ctx); err != nil || name != sale.Ledger {
+		return false, err
+	}
+	return true, l.lost(ctx, sale, reading, "it was taken for another ledger, which was there for a while")
 }
 
 // fenceLeft starts the fence of a ledger that another one has replaced. An older copy of the
