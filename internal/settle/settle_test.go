@@ -3,6 +3,7 @@ package settle_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -141,10 +142,30 @@ func TestALoadThatWasConfirmedIsNotRepeated(t *testing.T) {
 	if d := r.claim("alice"); d.Code != sluice.Accepted {
 		t.Fatalf("a claim is %v", d.Code)
 	}
-	r.follow(true)
+	sale := r.sale()
+	deaf := settle.NewRebuilder("a", &deafOnce{RebuildStore: r.store}, r.ledger,
+		settle.NewLoader(&deafOnce{RebuildStore: r.store}, r.ledger), settle.NewMemory(0),
+		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler))
+	for range 2 { // the first time the ledger is fenced, and the store is not told
+		_, _ = deaf.Adopt(t.Context(), &sale)
+	}
 	if sale := r.sale(); !settle.Outdated(&sale) || sale.Epoch != 1 {
 		t.Errorf("epoch %d, fence %q; want epoch 1, which waits for a person", sale.Epoch, sale.Fence)
 	}
+}
+
+// deafOnce is a store that takes no fence the first time.
+type deafOnce struct {
+	settle.RebuildStore
+	told bool
+}
+
+func (s *deafOnce) FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error {
+	if !s.told {
+		s.told = true
+		return errors.New("the test loses this")
+	}
+	return s.RebuildStore.FenceSale(ctx, id, epoch, reason)
 }
 
 // crashAfter does the first steps of Loader.Load.

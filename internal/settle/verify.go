@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -72,12 +73,17 @@ func (r *Rebuilder) doubt(ctx context.Context, sale *sluice.Sale) (d doubt, err 
 	switch {
 	case err != nil:
 		return d, err
+	case reading.Epoch > row.Epoch && row.LoadedEpoch == 0:
+		return d, nil // it may be another store's sale: Loader.forgotten refuses to load over it
 	case reading.Epoch > row.Epoch:
 		d.storeOlder = epochAhead(reading.Epoch, row.Epoch)
 		return d, nil
 	case reading.Epoch == row.Epoch && row.LoadedEpoch < row.Epoch && reading.Fence == "":
 		d.storeOlder = fmt.Sprintf("the load of epoch %d was confirmed, the store does not know that: it is older than its "+
 			"ledger", row.Epoch)
+		return d, nil
+	case reading.Epoch == row.Epoch && strings.HasPrefix(reading.Fence, port.FenceOlder):
+		d.storeOlder = strings.TrimPrefix(reading.Fence, port.FenceOlder+": ") // found before, and the store was not told
 		return d, nil
 	case reading.Epoch < row.Epoch || reading.Fence != "": // a fenced ledger may have lost its journal
 		return d, nil
