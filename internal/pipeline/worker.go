@@ -21,7 +21,7 @@ type worker struct {
 
 	// recovered says that this server's own unacknowledged entries, of before
 	// a restart or a failed acknowledgement, have been read since. They are read again
-	// whenever abandoned ones are looked for.
+	// when abandoned ones are looked for, unless some of them are suspects.
 	recovered bool
 	after     string    // of Own: where the recovery stands
 	suspects  []suspect // entries that fail, kept out of the others' way
@@ -137,7 +137,9 @@ func (w *worker) next() ([]port.Entry, error) {
 		return nil, nil
 	}
 	w.adopted = time.Now()
-	w.recovered, w.after = false, "" // the next time: the ledger may have lost an acknowledgement
+	if len(w.suspects) == 0 && !w.left { // which are this server's own, and known
+		w.recovered, w.after = false, "" // the next time: the ledger may have lost an acknowledgement
+	}
 	entries, err = w.read(w.readOf(port.Abandoned))
 	if len(entries) > 0 {
 		w.adopted = time.Time{} // there may be more
