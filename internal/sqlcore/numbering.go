@@ -132,13 +132,19 @@ func (q *conn) findNew(limit int) []item {
 	slices.SortFunc(found, func(a, b item) int {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.position, b.position))
 	})
+	changes, upto := 0, int64(0) // of the changes that were read, the last orders that they are of
+	for _, it := range found {
+		if it.kind == orderChange {
+			changes, upto = changes+1, max(upto, it.stored)
+		}
+	}
 	count, has := map[kind]int64{}, map[int64]bool{0: true}
 	return slices.DeleteFunc(found, func(it item) bool {
 		switch {
 		case count[saleEvent] == int64(limit) && it.kind != saleEvent:
 			return true // a sale of what else there is may be missing
-		case it.kind == ordersStored && count[it.kind] >= int64(limit):
-			return true
+		case it.kind == ordersStored && (count[it.kind] >= int64(limit) || changes == limit && it.position > upto):
+			return true // endings whose units it was sold for may be among the changes that the limit leaves
 		case it.kind == ordersStored:
 			has[it.position] = true
 		case it.kind == orderChange && !has[it.stored]:
