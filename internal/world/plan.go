@@ -166,6 +166,7 @@ func (p *Plan) add(a Act) { p.Acts = append(p.Acts, a) }
 
 // between returns a time of the world, in whole milliseconds.
 func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	to = max(to, from+time.Millisecond)
 	return (from + time.Duration(r.Int64N(int64(to-from)))).Truncate(time.Millisecond)
 }
 
