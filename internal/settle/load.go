@@ -209,10 +209,13 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 	return true, err
 }
 
-// leftByMistake deals with a ledger that is fenced as if another one decided, and that other one is the sale's. Either it
-// has got a new name, which this server has not heard and another one has. Or it is the sale's own: it came back in
-// place of another one, and a server that still took it for that has fenced it. Then it is rebuilt.
-func (l *Loader) leftByMistake(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (changed bool, err error) {
+// leftByMistake deals with a ledger that is fenced as if another one decided, and that other one is
+// the sale's. Either it has got a new name, which this server has not heard and another one has. Or
+// it is the sale's own: it came back in place of another one, and a server that still took it for
+// that has fenced it. Then it is rebuilt.
+func (l *Loader) leftByMistake(ctx context.Context, sale *sluice.Sale, reading *port.Reading) (
+	changed bool, err error,
+) {
 	ledger, ok := port.As[port.NamedLedger](l.ledger)
 	if !ok {
 		return false, nil
