@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"cmp"
 	"net/http"
 
 	"github.com/sluicehq/sluice/internal/console"
@@ -13,7 +12,7 @@ import (
 // newConsole makes the console, which asks the API of this server. The build tag noconsole leaves it out.
 func (e *Engine) newConsole() http.Handler {
 	return console.New(console.Options{
-		Base: e.cfg.BasePath, Admins: e.who.admins, Secret: cmp.Or(e.cfg.AdminKey, e.cfg.BuyerSecret),
+		Base: e.cfg.BasePath, Admins: e.who.admins, Secret: e.adminKey + "\n" + e.secret,
 		API:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.server.ServeHTTP(w, r) }),
 		Style: web.Style(),
 	})

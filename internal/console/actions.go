@@ -35,7 +35,8 @@ type action struct {
 
 	when    func(subject any) bool                                                           // it makes sense
 	preview func(ctx context.Context, c *client.Client, id string) (lines []text, err error) // what it would change
-	do      func(ctx context.Context, c *client.Client, id string, form url.Values) error
+	// do takes the action. What it returns is shown before one goes on: what was not done, or is to be done now.
+	do func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error)
 }
 
 // field is what an action wants to know.
@@ -83,7 +84,7 @@ var saleKind = &kind{
 			What: text{"Buyers can buy again within a second.", "一秒之内买家可以继续购买。"},
 			Undo: text{"Pause it again.", "可以再次暂停。"},
 			Did:  text{"The sale goes on.", "活动已恢复。"},
-			when: func(subject any) bool { return subject.(*api.AdminSale).Paused },
+			when: func(subject any) bool { s := subject.(*api.AdminSale); return s.Paused && s.ArchivedAt == nil },
 			do:   changeSale((*client.Client).ResumeSale),
 		},
 		{
@@ -96,19 +97,21 @@ var saleKind = &kind{
 			Undo: text{"Change it by the same number with the other sign.", "用相反的数再调整一次。"},
 			Did:  text{"The total is changed.", "总量已调整。"},
 			Fields: []field{
-				{Name: "delta", Type: "number", Label: text{"By how many units", "调整多少件"}, Hint: text{
-					"+50 puts fifty more on sale, -50 takes fifty back", "+50 增加五十件，-50 减少五十件",
+				{Name: "delta", Type: "text", Label: text{"By how many units", "调整多少件"}, Hint: text{
+					"50 puts fifty more on sale, -50 takes fifty back", "50 增加五十件，-50 减少五十件",
 				}},
 				{Name: "id", Type: "hidden", Value: func() string { return "console-" + string(sluice.NewKey()) }},
 			},
 			when: func(subject any) bool { s := subject.(*api.AdminSale); return s.Total != nil && s.ArchivedAt == nil },
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
 				delta, err := strconv.ParseInt(strings.TrimSpace(form.Get("delta")), 10, 64)
 				if err != nil || delta == 0 {
-					return errForm{text{"by how many units: want a whole number that is not 0", "调整多少件：请填不为 0 的整数"}}
+					return nil, errForm{text{
+						"by how many units: want a whole number that is not 0", "调整多少件：请填不为 0 的整数",
+					}}
 				}
 				_, err = c.RestockSale(ctx, sluice.SaleID(id), form.Get("id"), delta)
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -117,9 +120,10 @@ var saleKind = &kind{
 				"No claim is accepted from this moment on. Orders keep their time to pay.",
 				"从此刻起不再接受购买。已有订单的付款时间不变。",
 			},
-			Undo: text{"It cannot be undone here; the API can move the end.", "这里不能撤销；可以通过 API 修改结束时间。"},
+			Undo: text{"Change the sale, and move its end.", "修改活动的结束时间即可。"},
 			Did:  text{"The sale is closed.", "活动已结束。"},
-			when: onSale(sluice.StateOpen, sluice.StateSoldOut, sluice.StatePaused), do: changeSale((*client.Client).CloseSale),
+			when: onSale(sluice.StateOpen, sluice.StateSoldOut, sluice.StatePaused),
+			do:   changeSale((*client.Client).CloseSale),
 		},
 		{
 			Name: "reconcile", Role: sluice.Operator, Label: text{"Reconcile", "核对"},
@@ -131,20 +135,21 @@ var saleKind = &kind{
 			Undo: text{"There is nothing to undo.", "没有需要撤销的。"},
 			Did:  text{"Ledger and database are compared.", "账本与数据库已核对。"},
 			when: func(subject any) bool { return subject.(*api.AdminSale).ArchivedAt == nil },
-			preview: func(ctx context.Context, c *client.Client, id string) (lines []text, err error) {
-				report, err := c.ReconcileSale(ctx, sluice.SaleID(id), false)
-				lines = append(lines, text{report.Skipped, report.Skipped})
+			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+				report, err := c.ReconcileSale(ctx, sluice.SaleID(id), true)
+				if report.Skipped != "" {
+					return []text{{"Nothing was compared: " + report.Skipped, "没有进行核对：" + report.Skipped}}, err
+				}
+				var found []text
 				for _, d := range report.Differences {
-					if d.Count > 0 {
-						line := fmt.Sprintf("%s: %d", d.Class, d.Count)
-						lines = append(lines, text{line, line})
+					if d.Count > 0 && d.Class != sluice.InFlight {
+						found = append(found, text{
+							fmt.Sprintf("%s: %d found, %d repaired", d.Class, d.Count, d.Repaired),
+							fmt.Sprintf("%s：发现 %d 处，修复 %d 处", d.Class, d.Count, d.Repaired),
+						})
 					}
 				}
-				return lines, err
-			},
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
-				_, err := c.ReconcileSale(ctx, sluice.SaleID(id), true)
-				return err
+				return found, err
 			},
 		},
 		{
@@ -167,9 +172,21 @@ var saleKind = &kind{
 					{fmt.Sprintf("%d orders will end", ended), fmt.Sprintf("将结束 %d 个订单", ended)},
 				}, err
 			},
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
-				_, err := c.RecoverSale(ctx, sluice.SaleID(id), true)
-				return err
+			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+				r, err := c.RecoverSale(ctx, sluice.SaleID(id), true)
+				if err != nil || !r.Applied {
+					return nil, err
+				}
+				until := r.NoExpiryBefore.UTC().Format(time.RFC3339)
+				todo := []text{{"No order expires before " + until, until + " 之前不会有订单过期"}}
+				for _, lost := range r.Payments {
+					list := "sluice recover --sale " + id
+					todo = append(todo, text{
+						fmt.Sprintf("Send the payments of %d orders again: %s. %s lists them.", lost.Count, lost.Reason, list),
+						fmt.Sprintf("请重新提交 %d 个订单的付款：%s。%s 会列出它们。", lost.Count, lost.Reason, list),
+					})
+				}
+				return todo, nil
 			},
 		},
 	},
@@ -189,10 +206,10 @@ func onSale(states ...sluice.State) func(any) bool {
 }
 
 func changeSale(do func(*client.Client, context.Context, sluice.SaleID) (api.AdminSale, error),
-) func(context.Context, *client.Client, string, url.Values) error {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
+	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 		_, err := do(c, ctx, sluice.SaleID(id))
-		return err
+		return nil, err
 	}
 }
 
@@ -215,9 +232,9 @@ var orderKind = &kind{
 				Name: "payment", Type: "text", Label: text{"The provider's id of the payment", "支付渠道的付款编号"},
 			}},
 			when: onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
 				_, err := c.PayOrder(ctx, sluice.OrderID(id), form.Get("payment"))
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -230,13 +247,13 @@ var orderKind = &kind{
 				Value: func() string { return time.Now().UTC().Add(time.Hour).Format(localTime) },
 			}},
 			when: onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
 				until, err := time.Parse(localTime, form.Get("until"))
 				if err != nil {
-					return errForm{text{"until: want a date and a time", "截止：请填写日期和时间"}}
+					return nil, errForm{text{"until: want a date and a time", "截止：请填写日期和时间"}}
 				}
 				_, err = c.ExtendOrder(ctx, sluice.OrderID(id), until)
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -256,9 +273,9 @@ var orderKind = &kind{
 			Did:    text{"The order is rejected.", "订单已拒绝。"},
 			Fields: []field{{Name: "reason", Type: "text", Label: text{"Reason, which the buyer sees", "原因（买家可见）"}}},
 			when:   onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
 				_, err := c.RejectOrder(ctx, sluice.OrderID(id), form.Get("reason"))
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -290,10 +307,10 @@ func onOrder(statuses ...sluice.Status) func(any) bool {
 }
 
 func changeOrder(do func(*client.Client, context.Context, sluice.OrderID) (api.Order, error),
-) func(context.Context, *client.Client, string, url.Values) error {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
+	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 		_, err := do(c, ctx, sluice.OrderID(id))
-		return err
+		return nil, err
 	}
 }
 
@@ -316,13 +333,17 @@ var letterKind = &kind{
 		Undo: text{"Trying twice does no harm.", "重复重试没有害处。"},
 		Did:  text{"The dead letter was tried again.", "死信已重试。"},
 		when: func(subject any) bool { return subject.(*api.DeadLetter).ResolvedAt == nil },
-		do: func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+		do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 			n, err := strconv.ParseInt(id, 10, 64)
 			if err != nil {
-				return errNoPage
+				return nil, errNoPage
 			}
-			_, err = c.ReplayDeadLetter(ctx, n)
-			return err
+			replayed, err := c.ReplayDeadLetter(ctx, n)
+			if len(replayed.Lost) == 0 {
+				return nil, err
+			}
+			lost := strings.Trim(fmt.Sprint(replayed.Lost), "[]")
+			return []text{{"These could not be saved: " + lost, "以下订单无法保住：" + lost}}, err
 		},
 	}},
 }
@@ -339,12 +360,12 @@ var webhookKind = &kind{
 			What: text{"A signed message that is no event is sent to it once.", "向它发送一条签名的测试消息（不是事件）。"},
 			Undo: text{"There is nothing to undo.", "没有需要撤销的。"},
 			Did:  text{"The test was delivered.", "测试消息已送达。"},
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 				tested, err := c.TestWebhook(ctx, sluice.WebhookID(id))
 				if err == nil && tested.Error != "" {
 					err = errForm{text{"not delivered: " + tested.Error, "未送达：" + tested.Error}}
 				}
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -353,9 +374,9 @@ var webhookKind = &kind{
 			Undo: text{"Receivers know each event by its id.", "接收方可按事件编号去重。"},
 			Did:  text{"They will be sent again.", "将重新发送。"},
 			when: func(subject any) bool { return subject.(*api.Webhook).Failed > 0 },
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 				_, err := c.ReplayWebhook(ctx, sluice.WebhookID(id), api.ReplayWebhook{Failed: true})
-				return err
+				return nil, err
 			},
 		},
 		{
@@ -378,10 +399,10 @@ var webhookKind = &kind{
 }
 
 func changeWebhook(do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error),
-) func(context.Context, *client.Client, string, url.Values) error {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) error {
+) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
+	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
 		_, err := do(c, ctx, sluice.WebhookID(id))
-		return err
+		return nil, err
 	}
 }
 
@@ -411,6 +432,7 @@ type asked struct {
 	*action
 	ID, Back string
 	Preview  []string
+	Outcome  []text
 	Values   map[string]string
 	Wrong    string
 }
@@ -457,14 +479,19 @@ func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 			v.render(http.StatusUnauthorized, "signin.html", nil)
 			return
 		}
-		if !v.ours(maxForm) {
-			v.fail(errForged)
+		if err := v.ours(maxForm); err != nil {
+			v.fail(err)
 			return
 		}
 		id := r.PathValue("id")
-		err := a.do(v.ctx, c.client, id, r.PostForm)
-		if err == nil {
-			http.Redirect(w, r, v.back(k, id)+"?did="+k.path+"-"+a.Name, http.StatusSeeOther)
+		outcome, err := a.do(v.ctx, c.client, id, r.PostForm)
+		switch {
+		case err == nil && len(outcome) > 0:
+			v.render(http.StatusOK, "outcome.html", &asked{action: a, ID: id, Back: v.back(k, id), Outcome: outcome})
+			return
+		case err == nil:
+			v.flash(k.path + "-" + a.Name)
+			http.Redirect(w, r, v.back(k, id), http.StatusSeeOther)
 			return
 		}
 		q := &asked{action: a, ID: id, Back: v.back(k, id), Values: map[string]string{}, Wrong: err.Error()}

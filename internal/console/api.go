@@ -14,11 +14,17 @@ import (
 // API's rules are its rules: roles, limits, messages, and the record of who did what.
 
 // asking is the context of the calls for a request: who has signed in, and from where.
-func asking(r *http.Request, admin auth.Admin) context.Context {
-	return context.WithValue(auth.SignIn(r.Context(), admin), fromKey{}, r)
+func asking(w http.ResponseWriter, r *http.Request, admin auth.Admin) context.Context {
+	return context.WithValue(auth.SignIn(r.Context(), admin), fromKey{}, origin{r, w})
 }
 
 type fromKey struct{}
+
+// origin is the request that a call of the API is made for.
+type origin struct {
+	*http.Request
+	w http.ResponseWriter
+}
 
 // inProcess is an http.RoundTripper that asks a handler of this process.
 type inProcess struct{ api http.Handler }
@@ -29,7 +35,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 	if inner.Body == nil {
 		inner.Body = http.NoBody
 	}
-	if from, ok := r.Context().Value(fromKey{}).(*http.Request); ok {
+	if from, ok := r.Context().Value(fromKey{}).(origin); ok {
 		inner.RemoteAddr, inner.TLS, inner.Host = from.RemoteAddr, from.TLS, from.Host
 		for _, name := range []string{"X-Forwarded-For", "Forwarded", "X-Request-Id"} { // which the API may believe
 			if values := from.Header.Values(name); len(values) > 0 {
@@ -38,6 +44,9 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	w := &answer{header: http.Header{}, status: http.StatusOK}
+	if from, ok := r.Context().Value(fromKey{}).(origin); ok {
+		w.to = from.w
+	}
 	p.api.ServeHTTP(w, inner)
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -50,6 +59,7 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // answer is a http.ResponseWriter that keeps what is written.
 type answer struct {
+	to     http.ResponseWriter // of the page; nil: none
 	header http.Header
 	status int
 	wrote  bool
@@ -57,6 +67,12 @@ type answer struct {
 }
 
 func (a *answer) Header() http.Header { return a.header }
+
+// Unwrap lets a call of the API that takes long put off the deadline of the page.
+func (a *answer) Unwrap() http.ResponseWriter { return a.to }
+
+// Flush does nothing: the answer is kept.
+func (a *answer) Flush() {}
 
 func (a *answer) WriteHeader(status int) {
 	if !a.wrote {

@@ -8,7 +8,9 @@ import (
 	"github.com/sluicehq/sluice/internal/content"
 )
 
-type asset struct{ answer *content.Answer }
+// asset is a file as it is sent under its address, and under that of another version of the program: while servers
+// are being replaced, no browser may keep it under the other's name.
+type asset struct{ ours, other *content.Answer }
 
 // loadAssets reads the styles. Their address has the hash of their content, and browsers keep them for ever.
 func (c *Console) loadAssets() {
@@ -19,9 +21,10 @@ func (c *Console) loadAssets() {
 	style := append([]byte(c.Style), own...)
 	sum := sha256.Sum256(style)
 	c.build = hex.EncodeToString(sum[:8])
-	c.assets = map[string]asset{"console.css": {content.New(content.Form{
+	answer := content.New(content.Form{
 		Type: "text/css; charset=utf-8", Cache: "private, max-age=31536000, immutable",
-	}, style)}}
+	}, style)
+	c.assets = map[string]asset{"console.css": {answer, answer.With("no-cache")}}
 }
 
 // asset is the address of a file.
@@ -34,5 +37,9 @@ func (c *Console) serveAsset(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Del("Cache-Control")
-	file.answer.ServeHTTP(w, r)
+	if r.PathValue("build") == c.build {
+		file.ours.ServeHTTP(w, r)
+	} else {
+		file.other.ServeHTTP(w, r)
+	}
 }

@@ -14,6 +14,8 @@ import (
 	"errors"
 	"html/template"
 	"net/http"
+	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -30,8 +32,8 @@ type Options struct {
 	Base   string
 	API    http.Handler // the API, without Base
 	Admins *auth.Admins
-	// Secret is one that all servers of the sales share, so that each reads the others' sessions; empty: sessions
-	// are this process's.
+	// Secret is what all servers of the sales share, and no admin and no backend knows all of, so that each reads the
+	// others' sessions and nobody makes one.
 	Secret string
 	// Style is the pages' style sheet, which the console's own follows.
 	Style string
@@ -78,8 +80,8 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("POST /admin/sign-in", c.signIn)
 	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
 	for pattern, show := range map[string]page{
-		"GET /admin": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
-		"GET /admin/sales/new": newSale, "GET /admin/sales/{id}/edit": editSale,
+		"GET /admin": sales, "GET /admin/{$}": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
+		"GET /admin/new": newSale, "GET /admin/sales/{id}/edit": editSale,
 		"GET /admin/sales/{id}/audit": saleAudit,
 		"GET /admin/orders":           orders, "GET /admin/orders/{id}": order,
 		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
@@ -114,9 +116,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(name, value)
 	}
 	if lang := r.URL.Query().Get("lang"); lang == "en" || lang == "zh" {
-		http.SetCookie(w, &http.Cookie{
-			Name: langCookie, Value: lang, Path: c.Base + "/admin", MaxAge: 365 * 24 * 3600, SameSite: http.SameSiteLaxMode,
-		})
+		(&visit{c: c, w: w, r: r}).cookieOf(langCookie, lang, 365*24*3600)
 	}
 	if err := c.forged.Check(r); err != nil {
 		v := c.visit(w, r)
@@ -126,7 +126,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-const langCookie = "sluice_console_lang"
+const (
+	langCookie = "sluice_console_lang"
+	didCookie  = "sluice_console_did" // what was done just now: said once
+)
 
 // visit is one request, and what every template is given.
 type visit struct {
@@ -136,6 +139,7 @@ type visit struct {
 
 	ctx    context.Context // of calls of the API
 	cookie string
+	did    string
 
 	Lang  string // en or zh-CN
 	Admin auth.Admin
@@ -149,7 +153,11 @@ func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 			v.Admin, v.cookie = admin, cookie.Value
 		}
 	}
-	v.ctx = asking(r, v.Admin)
+	if cookie, err := r.Cookie(didCookie); err == nil && r.Method == http.MethodGet {
+		v.did = cookie.Value
+		v.cookieOf(didCookie, "", -1)
+	}
+	v.ctx = asking(w, r, v.Admin)
 	return v
 }
 
@@ -185,6 +193,11 @@ func (v *visit) Path(parts ...string) string {
 	return v.c.Base + "/admin" + strings.Join(append([]string{""}, parts...), "/")
 }
 
+// At reports whether the page is in this part of the console.
+func (v *visit) At(part string) bool {
+	return v.r.URL.Path == "/admin/"+part || strings.HasPrefix(v.r.URL.Path, "/admin/"+part+"/")
+}
+
 // Here is the page itself, in another language.
 func (v *visit) Here(lang string) string {
 	query := v.r.URL.Query()
@@ -205,13 +218,16 @@ func (v *visit) Query(name string) string { return v.r.URL.Query().Get(name) }
 func (v *visit) Done() string {
 	for _, k := range kinds {
 		for i := range k.actions {
-			if a := &k.actions[i]; v.Query("did") == k.path+"-"+a.Name {
+			if a := &k.actions[i]; v.did == k.path+"-"+a.Name {
 				return v.Say(a.Did)
 			}
 		}
 	}
-	return v.Say(said[v.Query("did")])
+	return v.Say(said[v.did])
 }
+
+// flash has the next page say what was done.
+func (v *visit) flash(did string) { v.cookieOf(didCookie, did, 60) }
 
 // Now is the server's time.
 func (v *visit) Now() time.Time { return v.c.Now() }
@@ -234,8 +250,9 @@ func (c *Console) show(make page) http.HandlerFunc {
 }
 
 var (
-	errNoPage = errors.New("there is no such page")
-	errForged = errors.New("this came from another site's page, or from one that is too old; load the page again")
+	errNoPage   = errors.New("there is no such page")
+	errTooLarge = errors.New("this is too large")
+	errForged   = errors.New("this came from another site's page, or from one that is too old; load the page again")
 )
 
 // fail says what went wrong, in the words of the API.
@@ -250,6 +267,8 @@ func statusOf(err error) int {
 		return http.StatusNotFound
 	case errors.Is(err, errForged):
 		return http.StatusForbidden
+	case errors.Is(err, errTooLarge):
+		return http.StatusRequestEntityTooLarge
 	}
 	return http.StatusBadGateway
 }
@@ -259,6 +278,8 @@ func (v *visit) trouble(err error) any {
 	switch {
 	case errors.Is(err, errNoPage):
 		return v.T("There is no such page.", "没有这个页面。")
+	case errors.Is(err, errTooLarge):
+		return v.T("That is too large: want a picture of at most 10 MB.", "内容太大：图片最大 10 MB。")
 	case errors.Is(err, errForged):
 		return v.T("This form came from another site, or from a page that is too old. Nothing was changed: load it again.",
 			"这个表单来自别的网站，或来自过期的页面。没有改动任何东西，请重新打开页面。")
@@ -287,18 +308,30 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 		v.render(http.StatusUnauthorized, "signin.html", v.T("Please give a key.", "请填写密钥。"))
 		return
 	}
-	ctx := context.WithValue(r.Context(), fromKey{}, r)
-	if _, err := newClient(c.API, key).AdminActions(ctx, 1, ""); err != nil {
-		v.render(statusOf(err), "signin.html", err.Error())
-		return
-	}
+	ctx := context.WithValue(r.Context(), fromKey{}, origin{r, w})
+	_, err := newClient(c.API, key).AdminActions(ctx, 1, "")
 	admin, ok := c.Admins.Find(key)
-	if !ok {
-		v.fail(errForged)
+	status := statusOf(err)
+	refused := status == http.StatusUnauthorized || status == http.StatusForbidden
+	if err != nil && (!ok || refused) { // with any other error the key is right, and the database silent
+		v.render(status, "signin.html", err.Error())
 		return
 	}
-	c.set(w, r, c.sessions.begin(admin))
-	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
+	v.cookieOf(cookieName, c.sessions.begin(admin), int(lasts.Seconds()))
+	http.Redirect(w, r, v.to(), http.StatusSeeOther)
+}
+
+// Self is the address of this page, to come back to.
+func (v *visit) Self() string { return v.c.Base + v.r.URL.RequestURI() }
+
+// to is the page that somebody wanted before signing in, if it is one of the console's.
+func (v *visit) to() string {
+	to, err := url.Parse(v.r.PostFormValue("to"))
+	if err != nil || to.IsAbs() || to.Host != "" || path.Clean(to.Path) != to.Path ||
+		!strings.HasPrefix(to.Path, v.Path()+"/") {
+		return v.Path()
+	}
+	return to.RequestURI()
 }
 
 // maxForm bounds a form, in bytes: that of a sale has descriptions.
@@ -307,17 +340,24 @@ const maxForm = 1 << 20
 // signOut ends the session.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
-	if !v.ours(maxForm) {
-		v.fail(errForged)
+	if err := v.ours(maxForm); err != nil && v.Admin.Role != 0 {
+		v.fail(err)
 		return
 	}
 	c.sessions.end(v.cookie)
-	c.set(w, r, "")
+	v.cookieOf(cookieName, "", -1)
 	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
 }
 
-// ours reports whether a form, of at most so many bytes, was made by the console for this session.
-func (v *visit) ours(most int64) bool {
+// ours reads a form of at most so many bytes. It fails unless the console has made it for this session.
+func (v *visit) ours(most int64) error {
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
-	return v.Admin.Role != 0 && v.r.PostFormValue("token") == v.Token()
+	err := v.r.ParseMultipartForm(1 << 20)
+	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
+		return errTooLarge
+	}
+	if v.Admin.Role == 0 || v.r.PostFormValue("token") != v.Token() {
+		return errForged
+	}
+	return nil
 }

@@ -225,13 +225,13 @@ func TestForms(t *testing.T) {
 		"opens_at", "2036-01-01T00:00",
 	}
 	for name, value := range map[string]string{"price": "19.999", "currency": "RMB", "max_per_buyer": "-3"} {
-		status, page := owner.press("/admin/sales/new", append(fields, name, value)...)
+		status, page := owner.press("/admin/new", append(fields, name, value)...)
 		if status < 400 || status >= 500 || !strings.Contains(page, `role="alert"`) ||
 			!strings.Contains(page, `value="Lamp"`) {
 			t.Errorf("%s %s: %d\n%s", name, value, status, page)
 		}
 	}
-	status, page := owner.press("/admin/sales/new", fields...)
+	status, page := owner.press("/admin/new", fields...)
 	if s := lamp(); status != http.StatusOK || !strings.Contains(page, "The sale is created.") ||
 		s.Price.Amount != 1990 || *s.Total != 5 || s.OpensAt.Year() != 2036 {
 		t.Errorf("create: %d, %+v\n%s", status, s, page)
@@ -241,9 +241,22 @@ func TestForms(t *testing.T) {
 		s.Title != "Lamp of glass" || s.Total != nil || s.Price.Amount != 1990 {
 		t.Errorf("edit: %d, %+v\n%s", status, s, page)
 	}
-	if _, page = owner.get("/admin/sales/new?like=lamp"); !strings.Contains(page, `value="19.90"`) ||
+	if _, page = owner.get("/admin/new?like=lamp"); !strings.Contains(page, `value="19.90"`) ||
 		strings.Contains(page, "2036") {
 		t.Errorf("a form with the values of an earlier sale, but for its times:\n%s", page)
+	}
+
+	// What others have changed since the form was loaded stays.
+	_, page = owner.get("/admin/sales/lamp/edit")
+	must.Get(r.api.PatchSale(t.Context(), "lamp", api.PatchSale{Total: api.Value(int64(7))}))(t)
+	loaded := url.Values{"title": {"Lamp of steel"}, "total": {""}}
+	_, inMain, _ := strings.Cut(page, "<main")
+	for _, field := range hidden.FindAllStringSubmatch(inMain, -1) {
+		loaded.Set(field[1], field[2])
+	}
+	status, page = owner.post("/admin/sales/lamp/edit", loaded)
+	if s := lamp(); status != http.StatusOK || s.Title != "Lamp of steel" || s.Total == nil || *s.Total != 7 {
+		t.Errorf("a form from before a restock: %d, %+v\n%s", status, s, page)
 	}
 
 	operator := r.signedIn(operatorKey)
@@ -256,21 +269,33 @@ func TestForms(t *testing.T) {
 		t.Errorf("the rate is %+v", s.BuyerRate)
 	}
 	if status, _ = operator.press("/admin/sales/lamp/edit", "title", "Mine"); status != http.StatusForbidden ||
-		lamp().Title != "Lamp of glass" {
+		lamp().Title != "Lamp of steel" {
 		t.Errorf("an operator's title: %d", status)
 	}
 
-	var form bytes.Buffer
-	parts := multipart.NewWriter(&form)
-	_, page = owner.get("/admin/sales/lamp/edit")
-	must.Succeed(t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
-	file := must.Get(parts.CreateFormFile("picture", "lamp.png"))(t)
-	must.Succeed(t, png.Encode(file, image.NewGray(image.Rect(0, 0, 600, 600))))
-	must.Succeed(t, parts.Close())
-	to := r.url + "/admin/sales/lamp/pictures"
-	upload := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, to, &form))(t)
-	upload.Header.Set("Content-Type", parts.FormDataContentType())
-	if status, page = owner.do(upload); status != http.StatusOK || lamp().Pictures == "" {
+	upload := func(file []byte) (status int, page string) {
+		var form bytes.Buffer
+		parts := multipart.NewWriter(&form)
+		_, page = owner.get("/admin/sales/lamp/edit")
+		must.Succeed(t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
+		must.Get(must.Get(parts.CreateFormFile("picture", "lamp.png"))(t).Write(file))(t)
+		must.Succeed(t, parts.Close())
+		to := r.url + "/admin/sales/lamp/pictures"
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, to, &form))(t)
+		request.Header.Set("Content-Type", parts.FormDataContentType())
+		return owner.do(request)
+	}
+	status, page = upload([]byte("no picture"))
+	if status != http.StatusBadRequest || !strings.Contains(page, `role="alert"`) ||
+		!strings.Contains(page, `value="Lamp of steel"`) {
+		t.Errorf("no picture: %d\n%s", status, page)
+	}
+	if status, page = upload(make([]byte, 12<<20)); status != http.StatusRequestEntityTooLarge {
+		t.Errorf("a large picture: %d\n%s", status, page)
+	}
+	var picture bytes.Buffer
+	must.Succeed(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 600, 600))))
+	if status, page = upload(picture.Bytes()); status != http.StatusOK || lamp().Pictures == "" {
 		t.Errorf("a picture: %d\n%s", status, page)
 	}
 }

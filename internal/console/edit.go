@@ -1,9 +1,12 @@
 package console
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -14,12 +17,14 @@ type edited struct {
 	ID     string // empty: the sale is new
 	Title  string
 	Values values
+	Was    values // what the form was loaded with
 	Wrong  string
 }
 
 // newSale is the form of a new sale, with the values of an earlier one if the address names it.
 func newSale(v *visit) (string, any, error) {
 	one := edited{Values: values{"currency": "CNY"}}
+	id := strings.ToLower(rand.Text()[:10]) // of the form, so that to send it twice makes one sale
 	if like := v.Query("like"); like != "" {
 		s, err := v.c.client.AdminSale(v.ctx, sluice.SaleID(like))
 		if err != nil {
@@ -28,10 +33,10 @@ func newSale(v *visit) (string, any, error) {
 		if one.Values, err = valuesOf(&s); err != nil {
 			return "", nil, err
 		}
-		delete(one.Values, "id")
 		delete(one.Values, "opens_at")
 		delete(one.Values, "closes_at")
 	}
+	one.Values["id"] = id
 	return "edit.html", one, nil
 }
 
@@ -42,7 +47,7 @@ func editSale(v *visit) (string, any, error) {
 		return "", nil, err
 	}
 	all, err := valuesOf(&s)
-	return "edit.html", edited{ID: string(s.ID), Title: s.Title, Values: all}, err
+	return "edit.html", edited{ID: string(s.ID), Title: s.Title, Values: all, Was: all}, err
 }
 
 // createSale makes a sale of the form.
@@ -82,8 +87,11 @@ func changeSaleTo(v *visit) (id sluice.SaleID, err error) {
 	return id, err
 }
 
-// maxPicture bounds a form with a picture, in bytes.
-const maxPicture = 11 << 20
+// maxPicture bounds a form with a picture, in bytes, and uploading how long it may take.
+const (
+	maxPicture = 11 << 20
+	uploading  = 2 * time.Minute
+)
 
 // addPicture gives a sale the picture of the form.
 func addPicture(v *visit) (id sluice.SaleID, err error) {
@@ -105,18 +113,30 @@ func (c *Console) submit(did string, most int64, take func(*visit) (sluice.SaleI
 			v.render(http.StatusUnauthorized, "signin.html", nil)
 			return
 		}
-		if !v.ours(most) {
-			v.fail(errForged)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploading))
+		if err := v.ours(most); err != nil {
+			v.fail(err)
 			return
 		}
 		id, err := take(v)
 		if err == nil {
-			http.Redirect(w, r, v.Path("sales", url.PathEscape(string(id)))+"?did="+did, http.StatusSeeOther)
+			v.flash(did)
+			http.Redirect(w, r, v.Path("sales", url.PathEscape(string(id))), http.StatusSeeOther)
 			return
 		}
-		one := edited{ID: r.PathValue("id"), Title: r.PathValue("id"), Values: values{}, Wrong: err.Error()}
+		one := edited{ID: r.PathValue("id"), Title: r.PathValue("id"), Values: values{}, Was: values{}, Wrong: err.Error()}
 		for name := range r.PostForm {
-			one.Values[name] = r.PostForm.Get(name)
+			if was, old := strings.CutPrefix(name, "was:"); old {
+				one.Was[was] = r.PostForm.Get(name)
+			} else {
+				one.Values[name] = r.PostForm.Get(name)
+			}
+		}
+		if r.MultipartForm != nil { // it was a picture: the form is that of the sale
+			if _, body, failed := editSale(v); failed == nil {
+				one = body.(edited)
+				one.Wrong = err.Error()
+			}
 		}
 		status := statusOf(err)
 		if form, ok := errors.AsType[errForm](err); ok {

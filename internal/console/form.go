@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -261,7 +262,8 @@ func (i *input) read(said, currency string) (any, error) {
 		return nil, wrong(strconv.ErrSyntax, i, "a date and a time", "日期和时间")
 	case amount:
 		n, err := minor(said, figures.Digits(currency))
-		err = wrong(err, i, "an amount like 199.00", "金额，例如 199.00")
+		like := strings.TrimSuffix(figures.Money(199*int64(math.Pow10(figures.Digits(currency))), currency), " "+currency)
+		err = wrong(err, i, "an amount like "+like, "金额，例如 "+like)
 		return map[string]any{"amount": n, "currency": currency}, err
 	case flag:
 		return said == "on", nil
@@ -281,10 +283,12 @@ func (i *input) read(said, currency string) (any, error) {
 	return said, nil
 }
 
+var decimals = regexp.MustCompile(`^[0-9]+(\.[0-9]+)?$`)
+
 // minor reads an amount as people write it, in the minor units of a currency with so many digits behind its point.
 func minor(said string, digits int) (int64, error) {
 	major, rest, _ := strings.Cut(said, ".")
-	if len(rest) > digits || strings.HasPrefix(rest, "-") || strings.HasPrefix(rest, "+") {
+	if !decimals.MatchString(said) || len(rest) > digits {
 		return 0, strconv.ErrSyntax
 	}
 	return strconv.ParseInt(major+rest+strings.Repeat("0", digits-len(rest)), 10, 64)
@@ -298,8 +302,19 @@ func wrong(err error, i *input, en, zh string) error {
 	return errForm{text{i.Label.EN + ": want " + en, i.Label.ZH + "：请填" + zh}}
 }
 
-// message is what of a form is to be sent: what differs from before. Of a group with a part that differs it has
-// all, or null if all are empty.
+// same reports whether two texts of the input mean the same: browsers write a time without seconds that are zero.
+func (i *input) same(a, b string) bool {
+	if i.Shape == moment {
+		at, err := i.read(a, "")
+		other, otherErr := i.read(b, "")
+		return err == nil && otherErr == nil && at == other
+	}
+	return strings.TrimSpace(a) == strings.TrimSpace(b)
+}
+
+// message is what of a form is to be sent: what differs from what the form was loaded with, or, where it does not say
+// that, from before. What others have changed meanwhile is left alone. Of a group with a part that differs it has all,
+// or null if all are empty.
 func message(form url.Values, before values, create bool) (map[string]any, error) {
 	said := func(name string) string { return strings.ReplaceAll(form.Get(name), "\r\n", "\n") }
 	currency := strings.TrimSpace(said("currency"))
@@ -308,7 +323,11 @@ func message(form url.Values, before values, create bool) (map[string]any, error
 		for _, in := range part.Inputs {
 			group, _, _ := strings.Cut(in.Name, ".")
 			if form.Has(in.Name) || in.Shape == flag && form.Has("of:"+in.Name) {
-				changed[group] = changed[group] || said(in.Name) != before[in.Name]
+				was := before[in.Name]
+				if form.Has("was:" + in.Name) {
+					was = said("was:" + in.Name)
+				}
+				changed[group] = changed[group] || !in.same(said(in.Name), was)
 			}
 		}
 	}
@@ -329,6 +348,8 @@ func message(form url.Values, before values, create bool) (map[string]any, error
 				return nil, err
 			}
 			switch {
+			case !nested && value == nil && !in.Null && !create:
+				return nil, wrong(strconv.ErrSyntax, &in, "a value", "值")
 			case !nested:
 				if value != nil || in.Null {
 					sent[group] = value

@@ -40,11 +40,8 @@ type session struct {
 	Salt string `json:"s"` // no two are alike
 }
 
-// newSessions derives its secret from one that all servers have; without one, sessions are this process's.
+// newSessions derives its secret from one that all servers have.
 func newSessions(secret string, admins *auth.Admins, now func() time.Time) *sessions {
-	if secret == "" {
-		secret = rand.Text()
-	}
 	s := &sessions{admins: admins, now: now, out: map[string]time.Time{}}
 	s.secret = sha256.Sum256([]byte("sluice console session\n" + secret))
 	return s
@@ -102,15 +99,12 @@ func (s *sessions) sign(text string, key [sha256.Size]byte) string {
 
 const cookieName = "sluice_console"
 
-// set gives the browser a cookie, or takes it away if the value is empty. A browser says where a form
-// was sent from, so a proxy with TLS is known without trusting it.
-func (c *Console) set(w http.ResponseWriter, r *http.Request, value string) {
-	cookie := &http.Cookie{
-		Name: cookieName, Value: value, Path: c.Base + "/admin", HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		MaxAge: int(lasts.Seconds()), Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"),
-	}
-	if value == "" {
-		cookie.MaxAge = -1
-	}
-	http.SetCookie(w, cookie)
+// cookieOf gives the browser a cookie for so many seconds, or takes it away. A browser says where a form was sent
+// from, so a proxy with TLS is known without trusting it.
+func (v *visit) cookieOf(name, value string, seconds int) {
+	http.SetCookie(v.w, &http.Cookie{
+		Name: name, Value: value, Path: v.c.Base + "/admin", MaxAge: seconds, HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		Secure:   v.r.TLS != nil || strings.HasPrefix(v.r.Header.Get("Origin"), "https://"),
+	})
 }
