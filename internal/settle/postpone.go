@@ -104,15 +104,29 @@ func (c *Control) pausedFor(ctx context.Context, id sluice.SaleID,
 	if !paused {
 		ctx, cancel := context.WithTimeout(ctx, deciding) // what took too long has left no time
 		defer cancel()
+		kept := false
 		_, back := c.change(ctx, id, func(s *sluice.Sale, _ time.Time) error {
-			if s.Version == held.Version {
+			// Another change may have been an operator's pause, and must stay one.
+			if kept = s.Paused && s.Version != held.Version; !kept {
 				s.Paused = false
 			}
 			return nil
 		})
-		err = errors.Join(err, back)
+		if err = errors.Join(err, back); kept {
+			err = stillPaused(id, err)
+		}
 	}
 	return sluice.Sale{}, err
+}
+
+// stillPaused says that the pause of a change that failed is there yet.
+func stillPaused(id sluice.SaleID, err error) error {
+	why := err.Error()
+	if state, ok := errors.AsType[*sluice.StateError](err); ok {
+		why = state.Detail
+	}
+	return &sluice.StateError{Sale: id, Detail: why + "; it stays paused, since others have changed it at the same moment: " +
+		"resume it if it is to sell"}
 }
 
 // unsold returns nil if no claim of the sale was ever accepted, as far as ledger and

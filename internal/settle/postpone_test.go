@@ -89,6 +89,22 @@ func TestPausedWhileItIsPaused(t *testing.T) {
 	}
 }
 
+// Nor is a pause taken back over a restock, which may have been one as well. Whoever is refused is told so.
+func TestRestockedWhileItIsPaused(t *testing.T) {
+	r := newRig(t)
+	must.Get(r.desk.Create(t.Context(), phone(-time.Hour)))(t)
+	ledger := &between{Ledger: r.ledger, claim: func() {
+		if _, err := r.desk.Restock(t.Context(), id, "more", 1); err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := settle.NewControl(r.store, ledger, settle.NewLoader(r.store, ledger)).Patch(t.Context(), id, later)
+	refusedState(t, err, "it stays paused")
+	if !r.sale().Paused {
+		t.Error("the sale is not paused, and its operator was told that it is")
+	}
+}
+
 // slowRecords reads records in vain from the second time on.
 type slowRecords struct {
 	settle.Ledger
