@@ -362,6 +362,9 @@ func (w *world) operate(ctx context.Context, a *Act) {
 	case "delete":
 		about(func(of *bounds) { of.deleted = true })
 		_, err = s.admin.DeleteSale(ctx, id)
+		about(func(of *bounds) {
+			of.half = of.half || err != nil && (!problem(err) || strings.Contains(err.Error(), "stays paused"))
+		})
 	case "postpone":
 		at := w.plan.Sales[a.Sale].Opens + time.Duration(a.N)*time.Second
 		about(func(of *bounds) { of.late = max(of.late, at) })

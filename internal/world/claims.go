@@ -53,7 +53,7 @@ type bounds struct {
 	resumed         int           // how often a resume was asked for
 	resuming        int           // how many of them have no clear answer
 	keptUntil       time.Time     // no order expires before
-	deleted         bool
+	deleted, half   bool          // a deletion was asked for; one had no clear answer
 }
 
 type (
@@ -170,12 +170,13 @@ func refused(status int) bool {
 // gathers is how long after a loss of the ledger a server that dies, or is frozen, may not have told what it remembers.
 const gathers = 30 * time.Second
 
-// excuses reports whether a promise of a sale may be lost.
-func (c *claims) excuses(sale int) bool {
+// lacks reports whether a promise of a sale is lost that may be.
+func (c *claims) lacks(sale int, orders map[sluice.OrderID]api.Order) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for try, p := range c.promised {
-		if try.sale == sale && c.excused(try, &p) {
+		o, there := orders[p.order]
+		if try.sale == sale && (!there || o.Status == sluice.Rejected) && c.excused(try, &p) {
 			return true
 		}
 	}
@@ -359,7 +360,7 @@ func (c *claims) allows(sale int, state sluice.State, left int64, now, closes ti
 			may = now <= of.late
 		case sluice.StatePaused:
 			may = of.pauses > of.ended || c.restored && of.pauses > 0 ||
-				of.deleted // a server that died has left it so, and the command can be repeated
+				of.half // a server that died has left it so, and the command can be repeated
 		case sluice.StateSoldOut:
 			may = left == 0
 		case sluice.StateClosed:
