@@ -175,6 +175,7 @@ func (e *Engine) compose() error {
 		archiver:  settle.NewArchiver(e.store, e.ledger, e.cfg.Retention),
 		rebuilder: settle.NewRebuilder(e.node, e.store, e.ledger, loader, e.memory, e.batcher.Idle, e.cfg.Log),
 	})
+	e.follower.rebuilder.Missed(e.follower.missedUntil)
 	e.settling = newSettling(counts, e.store, e.follower.rebuilder.Rebuilds)
 	e.forgetter = newForgetter(e.store, e.ledger, e.cfg.Log)
 	e.ender = e.newEnder()

@@ -139,7 +139,6 @@ func newFollower(f *follower) *follower {
 	f.news = map[sluice.SaleID]struct{}{}
 	f.letters, f.storing = map[sluice.SaleID]time.Time{}, map[sluice.SaleID]bool{}
 	f.outdated = map[sluice.SaleID]struct{}{}
-	f.rebuilder.Missed(f.missedUntil)
 	return f
 }
 

@@ -34,15 +34,18 @@ func TestForms(t *testing.T) {
 		{"no more total", map[string]string{"total": ""}, `{"total": null}`},
 		{"the price", map[string]string{"price": "99.5"}, `{"price": {"amount": 9950, "currency": "CNY"}}`},
 		{
-			"the currency", map[string]string{"currency": "JPY", "price": "500"},
+			"the currency",
+			map[string]string{"currency": "JPY", "price": "500"},
 			`{"price": {"amount": 500, "currency": "JPY"}}`,
 		},
 		{
-			"a part of a rate", map[string]string{"buyer_rate.per_s": "5"},
+			"a part of a rate",
+			map[string]string{"buyer_rate.per_s": "5"},
 			`{"buyer_rate": {"requests": 10, "per_s": 5, "shared": true}}`,
 		},
 		{
-			"no rate", map[string]string{"buyer_rate.requests": "", "buyer_rate.per_s": "", "buyer_rate.shared": ""},
+			"no rate",
+			map[string]string{"buyer_rate.requests": "", "buyer_rate.per_s": "", "buyer_rate.shared": ""},
 			`{"buyer_rate": null}`,
 		},
 		{"a later opening", map[string]string{"opens_at": "2026-12-01T13:30"}, `{"opens_at": "2026-12-01T13:30:00Z"}`},

@@ -125,8 +125,8 @@ func stillPaused(id sluice.SaleID, err error) error {
 	if state, ok := errors.AsType[*sluice.StateError](err); ok {
 		why = state.Detail
 	}
-	return &sluice.StateError{Sale: id, Detail: why + "; it stays paused, since others have changed it at the same moment: " +
-		"resume it if it is to sell"}
+	return &sluice.StateError{Sale: id, Detail: why + "; it stays paused, since others have changed it at the same " +
+		"moment: resume it if it is to sell"}
 }
 
 // unsold returns nil if no claim of the sale was ever accepted, as far as ledger and
