@@ -179,10 +179,12 @@ func (w *world) rest(ctx context.Context) {
 	w.faults.heal()
 	w.healed.Store(true)
 	w.tell("all faults are over")
-	for n := range w.servers {
-		w.act(ctx, &Act{Do: "restart", Server: n})
+	for range 2 { // a call that was under way may have killed one
+		for n := range w.servers {
+			w.act(ctx, &Act{Do: "restart", Server: n})
+		}
+		time.Sleep(5 * time.Second)
 	}
-	time.Sleep(10 * time.Second)
 	if w.claims.old() { // after a restore a person compares, and recovers
 		for n := range w.plan.Sales {
 			w.act(ctx, &Act{Do: "reconcile", Sale: n})
