@@ -176,6 +176,11 @@ func (l *ledger) advance(sale sluice.SaleID, s seen) {
 
 func (l *ledger) Read(ctx context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
 	return get(ctx, l.way, call{"Read", "", false}, func() ([]port.Reading, error) {
+		for _, sale := range sales { // a reading finds a loss, as a claim does
+			if _, err := l.lacks(ctx, sale); err != nil {
+				break
+			}
+		}
 		readings, err := l.inner().Read(ctx, sales)
 		l.shared.mu.Lock()
 		defer l.shared.mu.Unlock()
