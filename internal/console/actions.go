@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,12 +42,11 @@ type action struct {
 
 // field is what an action wants to know.
 type field struct {
-	Name     string
-	Label    text
-	Hint     text
-	Type     string        // of the input
-	Value    func() string // nil: empty
-	Optional bool
+	Name  string
+	Label text
+	Hint  text
+	Type  string        // of the input
+	Value func() string // nil: empty
 }
 
 // The kinds of subjects, with all that can be done to them.
@@ -65,9 +65,9 @@ var saleKind = &kind{
 				"The sale opens at this moment, for all buyers. A sale that is open cannot be closed to the time before.",
 				"活动立即对所有买家开售。开售之后不能退回到开售之前。",
 			},
-			Undo: text{"Pause it: then nobody buys until you resume.", "可以暂停：暂停期间没有人能购买。"},
+			Undo: text{"Pause it: buyers wait until you resume it.", "可以暂停：暂停期间没有人能购买。"},
 			Did:  text{"The sale is open.", "活动已开售。"},
-			when: onSale(sluice.StateUpcoming), do: changeSale((*client.Client).OpenSale),
+			when: onSale(sluice.StateUpcoming), do: bare((*client.Client).OpenSale),
 		},
 		{
 			Name: "pause", Role: sluice.Operator, Label: text{"Pause", "暂停"},
@@ -77,7 +77,7 @@ var saleKind = &kind{
 			},
 			Undo: text{"Resume it at any time.", "随时可以恢复。"},
 			Did:  text{"The sale is paused.", "活动已暂停。"},
-			when: onSale(sluice.StateOpen, sluice.StateSoldOut), do: changeSale((*client.Client).PauseSale),
+			when: onSale(sluice.StateOpen, sluice.StateSoldOut), do: bare((*client.Client).PauseSale),
 		},
 		{
 			Name: "resume", Role: sluice.Operator, Label: text{"Resume", "恢复"},
@@ -85,7 +85,7 @@ var saleKind = &kind{
 			Undo: text{"Pause it again.", "可以再次暂停。"},
 			Did:  text{"The sale goes on.", "活动已恢复。"},
 			when: func(subject any) bool { s := subject.(*api.AdminSale); return s.Paused && s.ArchivedAt == nil },
-			do:   changeSale((*client.Client).ResumeSale),
+			do:   bare((*client.Client).ResumeSale),
 		},
 		{
 			Name: "restock", Role: sluice.Operator, Label: text{"Change the total", "调整总量"},
@@ -123,7 +123,7 @@ var saleKind = &kind{
 			Undo: text{"Change the sale, and move its end.", "修改活动的结束时间即可。"},
 			Did:  text{"The sale is closed.", "活动已结束。"},
 			when: onSale(sluice.StateOpen, sluice.StateSoldOut, sluice.StatePaused),
-			do:   changeSale((*client.Client).CloseSale),
+			do:   bare((*client.Client).CloseSale),
 		},
 		{
 			Name: "reconcile", Role: sluice.Operator, Label: text{"Reconcile", "核对"},
@@ -178,15 +178,15 @@ var saleKind = &kind{
 					return nil, err
 				}
 				until := r.NoExpiryBefore.UTC().Format(time.RFC3339)
-				todo := []text{{"No order expires before " + until, until + " 之前不会有订单过期"}}
+				next := []text{{"No order expires before " + until, until + " 之前不会有订单过期"}}
 				for _, lost := range r.Payments {
 					list := "sluice recover --sale " + id
-					todo = append(todo, text{
+					next = append(next, text{
 						fmt.Sprintf("Send the payments of %d orders again: %s. %s lists them.", lost.Count, lost.Reason, list),
 						fmt.Sprintf("请重新提交 %d 个订单的付款：%s。%s 会列出它们。", lost.Count, lost.Reason, list),
 					})
 				}
-				return todo, nil
+				return next, nil
 			},
 		},
 	},
@@ -196,19 +196,15 @@ var saleKind = &kind{
 func onSale(states ...sluice.State) func(any) bool {
 	return func(subject any) bool {
 		s := subject.(*api.AdminSale)
-		for _, state := range states {
-			if s.State == state {
-				return s.ArchivedAt == nil
-			}
-		}
-		return false
+		return slices.Contains(states, s.State) && s.ArchivedAt == nil
 	}
 }
 
-func changeSale(do func(*client.Client, context.Context, sluice.SaleID) (api.AdminSale, error),
+// bare takes an action that wants to know nothing but its subject.
+func bare[ID ~string, T any](do func(*client.Client, context.Context, ID) (T, error),
 ) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
 	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
-		_, err := do(c, ctx, sluice.SaleID(id))
+		_, err := do(c, ctx, ID(id))
 		return nil, err
 	}
 }
@@ -261,7 +257,7 @@ var orderKind = &kind{
 			What: text{"The order ends, and its units are for sale again.", "订单结束，商品重新出售。"},
 			Undo: text{"It cannot be undone: somebody else can buy the units at once.", "不能撤销：别人马上可以买走。"},
 			Did:  text{"The order is cancelled.", "订单已取消。"},
-			when: onOrder(sluice.Pending), do: changeOrder((*client.Client).AdminCancelOrder),
+			when: onOrder(sluice.Pending), do: bare((*client.Client).AdminCancelOrder),
 		},
 		{
 			Name: "reject", Role: sluice.Operator, Danger: true, Label: text{"Reject", "拒绝订单"},
@@ -287,7 +283,7 @@ var orderKind = &kind{
 			},
 			Undo: text{"It cannot be undone.", "不能撤销。"},
 			Did:  text{"The refund is recorded.", "退款已记录。"},
-			when: onOrder(sluice.Paid, sluice.RefundDue), do: changeOrder((*client.Client).RefundOrder),
+			when: onOrder(sluice.Paid, sluice.RefundDue), do: bare((*client.Client).RefundOrder),
 		},
 	},
 }
@@ -295,23 +291,9 @@ var orderKind = &kind{
 // localTime is how an input of a date and a time writes them.
 const localTime = "2006-01-02T15:04"
 
+// onOrder makes sense of an order with one of these statuses.
 func onOrder(statuses ...sluice.Status) func(any) bool {
-	return func(subject any) bool {
-		for _, status := range statuses {
-			if subject.(*api.Order).Status == status {
-				return true
-			}
-		}
-		return false
-	}
-}
-
-func changeOrder(do func(*client.Client, context.Context, sluice.OrderID) (api.Order, error),
-) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
-		_, err := do(c, ctx, sluice.OrderID(id))
-		return nil, err
-	}
+	return func(subject any) bool { return slices.Contains(statuses, subject.(*api.Order).Status) }
 }
 
 var letterKind = &kind{
@@ -385,7 +367,7 @@ var webhookKind = &kind{
 			Undo: text{"Disable it.", "可以停用。"},
 			Did:  text{"The webhook is enabled.", "已启用。"},
 			when: func(subject any) bool { return subject.(*api.Webhook).Status == api.WebhookDisabled },
-			do:   changeWebhook((*client.Client).EnableWebhook),
+			do:   bare((*client.Client).EnableWebhook),
 		},
 		{
 			Name: "disable", Role: sluice.Operator, Label: text{"Disable", "停用"},
@@ -393,17 +375,9 @@ var webhookKind = &kind{
 			Undo: text{"Enable it.", "可以再启用。"},
 			Did:  text{"The webhook is disabled.", "已停用。"},
 			when: func(subject any) bool { return subject.(*api.Webhook).Status != api.WebhookDisabled },
-			do:   changeWebhook((*client.Client).DisableWebhook),
+			do:   bare((*client.Client).DisableWebhook),
 		},
 	},
-}
-
-func changeWebhook(do func(*client.Client, context.Context, sluice.WebhookID) (api.Webhook, error),
-) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
-		_, err := do(c, ctx, sluice.WebhookID(id))
-		return nil, err
-	}
 }
 
 // errForm says what is wrong in a form.
@@ -413,15 +387,15 @@ func (e errForm) Error() string { return e.EN }
 
 // Button is an action that a page offers.
 type Button struct {
-	*action
-	Path string
+	Label, Path string
+	Danger      bool
 }
 
 // Buttons are those actions on a subject that make sense now, and that the visitor may take.
 func (v *visit) Buttons(k *kind, id string, subject any) (all []Button) {
 	for i := range k.actions {
 		if a := &k.actions[i]; v.May(a.Role) && (a.when == nil || a.when(subject)) {
-			all = append(all, Button{a, v.Path(k.path, url.PathEscape(id), a.Name)})
+			all = append(all, Button{v.Say(a.Label), v.Path(k.path, url.PathEscape(id), a.Name), a.Danger})
 		}
 	}
 	return all
@@ -437,20 +411,24 @@ type asked struct {
 	Wrong    string
 }
 
+func (v *visit) asks(k *kind, a *action) *asked {
+	id := v.r.PathValue("id")
+	return &asked{action: a, ID: id, Back: v.back(k, id), Values: map[string]string{}}
+}
+
 // ask is the page before an action: what will happen, and whether it can be undone.
 func (v *visit) ask(k *kind, a *action) (string, any, error) {
-	id := v.r.PathValue("id")
-	if _, err := k.load(v.ctx, v.c.client, id); err != nil {
+	q := v.asks(k, a)
+	if _, err := k.load(v.ctx, v.c.client, q.ID); err != nil {
 		return "", nil, err
 	}
-	q := &asked{action: a, ID: id, Back: v.back(k, id), Values: map[string]string{}}
 	for _, f := range a.Fields {
 		if f.Value != nil {
 			q.Values[f.Name] = f.Value()
 		}
 	}
 	if a.preview != nil && v.May(a.Role) {
-		lines, err := a.preview(v.ctx, v.c.client, id)
+		lines, err := a.preview(v.ctx, v.c.client, q.ID)
 		if err != nil {
 			return "", nil, err
 		}
@@ -483,18 +461,19 @@ func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 			v.fail(err)
 			return
 		}
-		id := r.PathValue("id")
-		outcome, err := a.do(v.ctx, c.client, id, r.PostForm)
+		q := v.asks(k, a)
+		outcome, err := a.do(v.ctx, c.client, q.ID, r.PostForm)
 		switch {
 		case err == nil && len(outcome) > 0:
-			v.render(http.StatusOK, "outcome.html", &asked{action: a, ID: id, Back: v.back(k, id), Outcome: outcome})
+			q.Outcome = outcome
+			v.render(http.StatusOK, "outcome.html", q)
 			return
 		case err == nil:
 			v.flash(k.path + "-" + a.Name)
-			http.Redirect(w, r, v.back(k, id), http.StatusSeeOther)
+			http.Redirect(w, r, q.Back, http.StatusSeeOther)
 			return
 		}
-		q := &asked{action: a, ID: id, Back: v.back(k, id), Values: map[string]string{}, Wrong: err.Error()}
+		q.Wrong = err.Error()
 		for _, f := range a.Fields {
 			q.Values[f.Name] = r.PostForm.Get(f.Name)
 		}

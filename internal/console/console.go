@@ -1,9 +1,9 @@
 // Package console is what people look at on the night of a sale: pages at /admin, for those who have a key of an
 // admin. All of it works without script.
 //
-// It calls the API of its own server for everything, with the rights of whoever has signed in (api.go). What can be
-// done to a sale, an order, a dead letter or a webhook stands in one table of actions (actions.go), each
-// asked about once on a page that says what will happen.
+// It calls the API of its own server for everything, with the rights of the admin who has signed in (api.go). What an
+// admin can do to a sale, an order, a dead letter or a webhook stands in one table (actions.go); before each action
+// a page says once what will happen.
 package console
 
 import (
@@ -232,7 +232,7 @@ func (v *visit) flash(did string) { v.cookieOf(didCookie, did, 60) }
 // Now is the server's time.
 func (v *visit) Now() time.Time { return v.c.Now() }
 
-// show is the handler of a page: to whoever has not signed in it offers that.
+// show is the handler of a page. A visitor who has not signed in sees the form for that.
 func (c *Console) show(make page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
@@ -324,7 +324,7 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 // Self is the address of this page, to come back to.
 func (v *visit) Self() string { return v.c.Base + v.r.URL.RequestURI() }
 
-// to is the page that somebody wanted before signing in, if it is one of the console's.
+// to is the page that the visitor asked for before signing in, if it is one of the console's.
 func (v *visit) to() string {
 	to, err := url.Parse(v.r.PostFormValue("to"))
 	if err != nil || to.IsAbs() || to.Host != "" || path.Clean(to.Path) != to.Path ||
@@ -344,7 +344,9 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 		v.fail(err)
 		return
 	}
-	c.sessions.end(v.cookie)
+	if v.cookie != "" {
+		c.sessions.end(v.cookie)
+	}
 	v.cookieOf(cookieName, "", -1)
 	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
 }

@@ -71,7 +71,7 @@ func (r *rig) browser() *browser {
 	return &browser{r.T, r.url, &http.Client{Jar: jar}}
 }
 
-// signedIn is a browser of whoever has this key.
+// signedIn is the browser of an admin who has signed in with this key.
 func (r *rig) signedIn(key string) *browser {
 	r.Helper()
 	b := r.browser()
@@ -205,6 +205,9 @@ func TestANight(t *testing.T) {
 		status, page = b.get(path)
 		wants(path, status, page, says)
 	}
+	hook := must.Get(r.api.CreateWebhook(t.Context(), api.CreateWebhook{URL: "https://shop.example/hook"}))(t)
+	status, page = b.press("/admin/webhooks/" + string(hook.ID) + "/disable")
+	wants("webhooks", status, page, "The webhook is disabled.", "https://shop.example/hook", "/enable")
 	status, page = b.get("/admin/sales/phone?lang=zh")
 	wants("in Chinese", status, page, "已售", `lang="zh-CN"`)
 	if status, _ = b.get("/admin/sales/none"); status != http.StatusNotFound {

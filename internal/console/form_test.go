@@ -2,7 +2,10 @@ package console
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/must"
 )
 
@@ -86,6 +90,21 @@ func TestForms(t *testing.T) {
 		form := url.Values{"currency": {"CNY"}, input: {value}}
 		if sent, err := message(form, before, false); err == nil {
 			t.Errorf("%s %q becomes %v", input, value, sent)
+		}
+	}
+}
+
+// A dead letter is shown with what can be done to it.
+func TestDeadLettersAreShown(t *testing.T) {
+	c := New(Options{API: http.NotFoundHandler(), Admins: must.Get(auth.NewAdmins("the key of an owner", nil))(t)})
+	w := httptest.NewRecorder()
+	v := c.visit(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/admin/dead-letters", nil))
+	v.Admin = auth.Admin{Name: "admin", Role: sluice.Owner}
+	letter := api.DeadLetter{ID: 7, SaleID: "phone", Reason: "<refused>", Claims: "alice\tkey"}
+	v.render(http.StatusOK, "letters.html", []row[api.DeadLetter]{{letter, v.Buttons(letterKind, "7", &letter)}})
+	for _, text := range []string{"&lt;refused&gt;", "alice\tkey", "/admin/dead-letters/7/replay"} {
+		if !strings.Contains(w.Body.String(), text) {
+			t.Errorf("the page does not say %q:\n%s", text, w.Body)
 		}
 	}
 }

@@ -2,14 +2,10 @@ package console
 
 import (
 	"html/template"
-	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice/api"
 )
-
-// Number is a number as addresses have it.
-func (v *visit) Number(n int64) string { return strconv.FormatInt(n, 10) }
 
 // When is a time, in UTC and as a machine reads it.
 func (v *visit) When(at any) template.HTML {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -208,7 +209,7 @@ func letters(v *visit) (string, any, error) {
 	all, err := v.c.client.DeadLetters(v.ctx, sluice.SaleID(v.Query("sale")))
 	var rows []row[api.DeadLetter]
 	for i := range all {
-		id := v.Number(all[i].ID)
+		id := strconv.FormatInt(all[i].ID, 10)
 		rows = append(rows, row[api.DeadLetter]{all[i], v.Buttons(letterKind, id, &all[i])})
 	}
 	return "letters.html", rows, err
