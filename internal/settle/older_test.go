@@ -320,6 +320,30 @@ func TestAStoreThatForgotItsTerms(t *testing.T) {
 	}))
 }
 
+// The ledger that decided by them is lost, too: what was accepted under them keeps their number.
+func TestTermsThatNobodyKnows(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	sale := phone(-time.Hour)
+	must.Get(r.desk.Create(ctx, sale))(t)
+	must.Get(r.desk.Restock(ctx, id, "more", 5))(t)
+	must.Get(r.desk.Restock(ctx, id, "again", 5))(t)
+	r.accepted("alice", true)
+	r.olderStore(sale, r.waiting())
+	if !r.verify() {
+		t.Fatal("the older store is not fenced")
+	}
+	r.loseLedger()
+	r.recover(r.rebuilder("a", settle.NewMemory(0)))
+	r.inStep(2)
+	if s := r.sale(); s.Version != 4 || s.Total != sale.Total || s.Paused {
+		t.Errorf("%+v", s.Terms)
+	}
+	if report, err := audit.Run(ctx, r.ledger, r.store, id); err != nil || !report.OK {
+		t.Errorf("audit: %+v, %v", report, err)
+	}
+}
+
 // keepsItsTerms asks for new terms in each way, and wants the sale's row as it was.
 func (r *rig) keepsItsTerms() {
 	r.t.Helper()
