@@ -210,9 +210,7 @@ func (f *follower) replayLetters(ctx context.Context, sale *sluice.Sale) error {
 func (f *follower) replay(ctx context.Context, letter int64) (settle.Replayed, error) {
 	replayed, err := f.replayer.Replay(ctx, letter)
 	if replayed.Waiting {
-		if sale, ok := replayed.Saved[0].Sale(); ok {
-			f.aside(sale)
-		}
+		f.aside(replayed.Sale)
 	}
 	return replayed, err
 }

@@ -17,6 +17,22 @@ func promises(letter *port.DeadLetter) bool {
 	return letter.Epoch >= 1 && !strings.HasPrefix(letter.Reason, lostReason)
 }
 
+// lostReason starts the reason of a dead letter whose claims were refused when a load or a
+// replay took them up. It lists what could not be saved, by order id.
+const lostReason = "promise lost"
+
+// replaced is why a claim is lost whose buyer had no answer and asked again with its key.
+const replaced = "the buyer has another order for the key"
+
+// lostOf returns the letter that lists claims of another that cannot be saved.
+func lostOf(letter *port.DeadLetter, claims []sluice.Claim, why string) port.DeadLetter {
+	entry := port.Entry{
+		ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node, Terms: letter.Terms,
+		At: letter.At, FirstSeq: letter.FirstSeq, Claims: claims,
+	}
+	return entry.DeadLetter(fmt.Errorf("%s: %s", lostReason, why))
+}
+
 // promisedIn returns the orders that letters of an epoch promise; of any epoch, if it is 0.
 func promisedIn(letters []port.DeadLetter, epoch int64) map[sluice.OrderID]bool {
 	orders := map[sluice.OrderID]bool{}
@@ -43,12 +59,12 @@ type promised struct {
 // epoch: no other buyer can get their units (I4, I5), and nothing of them waits in the
 // journal, where the database would refuse them again. Those that the ledger counts
 // come first, then the others in the order in which they were accepted, as far as the
-// total covers them. A claim that it does not cover stays in its letter, and Replayer.Pending
-// lists it as lost. The other letters move to the new epoch, or are resolved, if the
-// database takes their orders now.
+// total covers them. A claim that it does not cover is listed as lost. The other letters move to
+// the new epoch, or are resolved, if the database takes their orders now.
 //
 // A letter is read after the image. It is resolved only when its orders are stored or
-// in another letter, so a load that breaks off and is repeated finds all of them.
+// in another letter, so a load that breaks off and is repeated finds all of them, and one that
+// is done leaves none that a further one could bring in.
 func (l *Loader) bring(ctx context.Context, image *port.LoadImage) error {
 	letters, err := l.waiting(ctx, image)
 	if err != nil || len(letters) == 0 {
@@ -56,19 +72,22 @@ func (l *Loader) bring(ctx context.Context, image *port.LoadImage) error {
 	}
 	room, seq := newRoom(image), image.Seq()
 	for i := range letters {
-		letter, left := &letters[i], false
+		letter, why := &letters[i], ""
 		entry := port.Entry{
 			ID: fmt.Sprintf("letter/%d", letter.ID), Sale: image.Sale, Epoch: image.Epoch, Node: letter.Node,
 			Terms: letter.Terms, At: letter.At, FirstSeq: seq + 1,
 		}
+		var lost []sluice.Claim
 		for j := range letter.claims {
-			switch c := &letter.claims[j]; {
-			case room.known[c.Order]:
-			case !room.take(c):
-				left = true
-			default:
-				entry.Claims = append(entry.Claims, *c)
+			c := &letter.claims[j]
+			if room.known[c.Order] {
+				continue
 			}
+			if refused := room.take(c); refused != "" {
+				lost, why = append(lost, *c), refused
+				continue
+			}
+			entry.Claims = append(entry.Claims, *c)
 		}
 		if err := l.move(ctx, &entry, letter.Reason); err != nil {
 			return err
@@ -78,11 +97,14 @@ func (l *Loader) bring(ctx context.Context, image *port.LoadImage) error {
 			image.Taken += entry.Claims[j].Quantity
 		}
 		seq += int64(len(entry.Claims))
-		if !left {
-			how := fmt.Sprintf("its claims are stored, or in letters of epoch %d", image.Epoch)
-			if err := l.store.ResolveDeadLetter(ctx, letter.ID, how); err != nil {
+		if len(lost) > 0 {
+			if err := l.store.SetAside(ctx, lostOf(&letter.DeadLetter, lost, why)); err != nil {
 				return err
 			}
+		}
+		how := fmt.Sprintf("its claims are stored, lost, or in letters of epoch %d", image.Epoch)
+		if err := l.store.ResolveDeadLetter(ctx, letter.ID, how); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -169,17 +191,21 @@ func (r *room) add(c *sluice.Claim, live bool) {
 	r.buyers[c.Buyer] = h
 }
 
-// take reports whether a claim fits, and then counts it. It was accepted, so only the
-// total can be short of units for it, unless two ledgers that did not know of each
+// take counts a claim that fits; else it says why there is no room for it. It was accepted, so only
+// the total can be short of units for it, unless two ledgers that did not know of each
 // other accepted claims of its buyer: then the key and the limits decide (I3, I4). The
 // unpaid endings of its buyer came later, and a window, pause or cooldown as well.
-func (r *room) take(c *sluice.Claim) bool {
+func (r *room) take(c *sluice.Claim) (refused string) {
 	t := r.terms
-	if r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}] || t.Total != sluice.Unlimited && c.Quantity > t.Total-r.taken ||
-		t.Over(r.buyers[c.Buyer], c.Quantity) || c.Counters.Full(r.counted, c.Quantity) != "" {
-		return false
+	switch {
+	case r.keys[sluice.ClaimID{Buyer: c.Buyer, Key: c.Key}]:
+		return replaced
+	case t.Over(r.buyers[c.Buyer], c.Quantity) || c.Counters.Full(r.counted, c.Quantity) != "":
+		return sluice.BuyerLimit.String()
+	case t.Total != sluice.Unlimited && c.Quantity > t.Total-r.taken:
+		return sluice.SoldOut.String()
 	}
 	r.taken += c.Quantity
 	r.add(c, true)
-	return true
+	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/audit"
 	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -244,8 +245,8 @@ func TestDeadLettersOfAnOlderStore(t *testing.T) {
 		func(sluice.SaleID) bool { return true }, slog.New(slog.DiscardHandler)))
 	r.inStep(2)
 	letters, err := r.store.DeadLetters(ctx, id)
-	if err != nil || len(letters) != 2 || letters[0].EntryID != "x" || letters[1].Epoch != 2 {
-		t.Errorf("dead letters %+v, %v; want the unknown one, and the live one in the new epoch", letters, err)
+	if err != nil || len(letters) != 2 || letters[1].EntryID != "x/lost" || letters[0].Epoch != 2 {
+		t.Errorf("dead letters %+v, %v; want the live one in the new epoch, and the unknown one lost", letters, err)
 	}
 	for _, order := range []sluice.OrderID{live, stranger} {
 		if record, err := r.ledger.Find(ctx, order, ""); err != nil || !record.Live {
@@ -293,6 +294,77 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 	}
 	r.replayAll()
 	r.statuses(map[sluice.OrderID]sluice.Status{second.Order: sluice.Pending})
+}
+
+// A letter that comes after the rebuild finds the sale closed, paused or postponed: its claims were
+// accepted in time, so a rebuild brings them in as far as there are units, once.
+func TestLettersOvertakenByTheirSale(t *testing.T) {
+	for name, change := range map[string]func(*rig) error{
+		"closed": func(r *rig) error { _, err := r.desk.Close(r.t.Context(), id); return err },
+		"paused": func(r *rig) error { _, err := r.desk.Pause(r.t.Context(), id); return err },
+		"postponed": func(r *rig) error {
+			_, err := r.desk.Patch(r.t.Context(), id, func(s *sluice.Sale) error {
+				s.OpensAt = time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+				return nil
+			})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			ctx := t.Context()
+			sale := phone(-time.Hour)
+			sale.Total = 1
+			must.Get(r.desk.Create(ctx, sale))(t)
+			step := func() {
+				t.Helper()
+				fenced := r.sale()
+				if done, err := r.rebuilder("a", settle.NewMemory(0)).Step(ctx, &fenced); !done || err != nil {
+					t.Fatalf("rebuilt %v, %v", done, err)
+				}
+			}
+			at := time.Now().UTC().Truncate(time.Millisecond)
+			must.Succeed(t, r.store.FenceSale(ctx, id, 1, "by hand"))
+			step()
+			must.Succeed(t, change(r))
+			e := port.Entry{ID: "late", Sale: id, Epoch: 1, Node: "b", Terms: 1, FirstSeq: 1, At: at}
+			for i := range 2 {
+				e.Claims = append(e.Claims, sluice.Claim{
+					Buyer: sluice.BuyerID(fmt.Sprint("late-", i)), Key: "attempt-1", Quantity: 1,
+					Order: id.Order(fmt.Sprintf("%032x", i+1)),
+				})
+			}
+			must.Succeed(t, r.store.SetAside(ctx, e.DeadLetter(port.ErrStaleEpoch)))
+			replay := func() (waits bool) {
+				t.Helper()
+				now := r.sale()
+				return !must.Get(settle.NewReplayer(r.store, r.ledger,
+					func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now))(t).IsZero()
+			}
+			if !replay() {
+				t.Error("the letter waits for no rebuild")
+			}
+			step()
+			r.inStep(3)
+			if replay() || r.sale().Fence != "" {
+				t.Errorf("what is lost is replayed again: fence %q", r.sale().Fence)
+			}
+			if o, err := r.store.Order(ctx, e.Claims[0].Order); err != nil || o.Status != sluice.Pending {
+				t.Errorf("the promise that there is a unit for: %s, %v", o.Status, err)
+			}
+			left := must.Get(r.store.DeadLetters(ctx, id))(t)
+			if len(left) != 1 || left[0].Reason != "promise lost: sold_out" ||
+				!strings.HasPrefix(left[0].Claims, "late-1\t") {
+				t.Errorf("dead letters %+v; want the other promise", left)
+			}
+			report, err := audit.Run(ctx, r.ledger, r.store, id)
+			for _, check := range report.Checks {
+				if err != nil || check.OK == (check.ID == "I5") { // one is lost
+					t.Errorf("audit: %+v, %v", check, err)
+				}
+			}
+		})
+	}
 }
 
 // What no total covers is listed as lost: the last ones. So is what a buyer, or those whom

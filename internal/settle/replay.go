@@ -46,6 +46,7 @@ type letterStore interface {
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
+	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }
 
 // NewReplayer returns a Replayer. Decided receives the ledger's answers to the
@@ -58,21 +59,18 @@ func NewReplayer(
 
 // Replayed says what became of the claims of a dead letter.
 type Replayed struct {
+	Sale  sluice.SaleID
 	Saved []sluice.OrderID // stored now or before, or accepted again
 	// Lost were refused, because there were no units left for them or the sale
 	// is over, or replaced: the buyer has since got another order for the key. Of
 	// a letter that lists them as lost already, the order that replaced them is
 	// among Saved: for that claim there is nothing more to be done.
 	Lost []sluice.OrderID
-	// Waiting: some were accepted again and are not stored yet. The letter stays
-	// until the store has them, since the ledger may forget them once more (I5);
-	// replay it again then.
+	// Waiting: some were accepted again and are not stored yet, or wait for a rebuild that
+	// brings them in. The letter stays until the store has them, since the ledger may forget
+	// them once more (I5); replay it again then.
 	Waiting bool
 }
-
-// lostReason starts the reason of a dead letter whose claims were refused when
-// they were claimed again. It lists what could not be saved, by order id.
-const lostReason = "promise lost"
 
 // Replay deals with one dead letter. Claims that cannot be saved stay listed, in
 // a dead letter of their own. Replaying twice is harmless: the claim ids are the
@@ -101,10 +99,14 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	if err != nil {
 		return Replayed{}, err
 	}
+	var result Replayed
 	if letter.Epoch == sale.Epoch {
-		return r.insert(ctx, &letter, claims)
+		result, err = r.insert(ctx, &letter, claims)
+	} else {
+		result, err = r.claimAgain(ctx, &letter, &sale, claims)
 	}
-	return r.claimAgain(ctx, &letter, claims)
+	result.Sale = sale.ID
+	return result, err
 }
 
 // insert stores the letter's entry as it is.
@@ -126,12 +128,14 @@ func (r *Replayer) insert(ctx context.Context, letter *port.DeadLetter, claims [
 	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "stored")
 }
 
-// claimAgain asks the ledger for the units again, for those claims of an older
-// epoch that are not stored.
-func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, claims []sluice.Claim) (result Replayed,
-	err error,
+// claimAgain asks the ledger for the units again, for those claims of an older epoch that are not
+// stored. They were accepted in time: if a sale that is closed, paused or postponed since refuses
+// them, its rebuild brings them in, or lists them as lost (Loader.bring). That is once for a
+// letter, and stops nothing: nobody can buy.
+func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, sale *sluice.Sale, claims []sluice.Claim) (
+	result Replayed, err error,
 ) {
-	var open []sluice.Claim
+	var open, lost []sluice.Claim
 	listed := strings.HasPrefix(letter.Reason, lostReason)
 	for i := range claims {
 		order, err := r.store.Claim(ctx, sluice.ClaimID{Sale: letter.Sale, Buyer: claims[i].Buyer, Key: claims[i].Key})
@@ -154,11 +158,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, clai
 		return Replayed{}, err
 	}
 	r.decided(letter.Sale, open, decisions)
-	lost := port.Entry{
-		ID: letter.EntryID + "/lost", Sale: letter.Sale, Epoch: letter.Epoch, Node: letter.Node,
-		Terms: letter.Terms, At: letter.At, FirstSeq: letter.FirstSeq,
-	}
-	why := ""
+	why, overtaken := "", false
 	for i := range decisions {
 		switch d := &decisions[i]; {
 		case d.Code == sluice.Accepted && d.Order == open[i].Order:
@@ -167,20 +167,27 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, clai
 			return Replayed{}, fmt.Errorf("settle: dead letter %d: the sale is not available now; try again later", letter.ID)
 		default: // refused, or the buyer has meanwhile got another order for the key
 			if why = d.Code.String(); d.Code == sluice.Accepted {
-				why = "the buyer has another order for the key"
+				why = replaced
 			}
+			overtaken = overtaken || d.Code == sluice.NotOpen || d.Code == sluice.Closed || d.Code == sluice.Paused
 			result.Lost = append(result.Lost, open[i].Order)
-			lost.Claims = append(lost.Claims, open[i])
+			lost = append(lost, open[i])
 		}
+	}
+	if overtaken && !listed {
+		result.Lost, result.Waiting = nil, true
+		reason := fmt.Sprintf("%s: dead letter %d was set aside after the rebuild, and the sale is %s", port.FenceLost,
+			letter.ID, why)
+		return result, r.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
 	}
 	if result.Waiting {
 		return result, nil // what is lost is listed in the same letter until then
 	}
-	if len(lost.Claims) > 0 && !listed {
-		if err := r.store.SetAside(ctx, lost.DeadLetter(fmt.Errorf("%s: %s", lostReason, why))); err != nil {
+	if len(lost) > 0 && !listed {
+		if err := r.store.SetAside(ctx, lostOf(letter, lost, why)); err != nil {
 			return Replayed{}, err
 		}
-	} else if len(lost.Claims) > 0 {
+	} else if len(lost) > 0 {
 		return result, nil // it is listed already
 	}
 	return result, r.store.ResolveDeadLetter(ctx, letter.ID, "claimed again")
