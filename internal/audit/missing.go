@@ -84,17 +84,6 @@ func (b *Book) LastStored() (last int64, known bool) {
 	return last, b.damaged+b.damagedAsides == 0
 }
 
-// NewestTerms returns the highest version of the terms under which a claim on either side, in the
-// journal or set aside was accepted; 0: there is none.
-func (b *Book) NewestTerms() (version int64) {
-	for _, rows := range [][]Row{b.claims, b.journal, b.orders, b.letters} {
-		for i := range rows {
-			version = max(version, rows[i].terms)
-		}
-	}
-	return version
-}
-
 // Beyond returns how many units store and journal have beyond what the ledger has taken; 0 if
 // it accepted or took back any while it was read. A unit is taken in the ledger before it is in
 // the store, and returns in the store before it does in the ledger: so there should be none.

@@ -245,6 +245,11 @@ type SettleStore interface {
 	PendingReleases(ctx context.Context, sale sluice.SaleID) (int64, error)
 }
 
+// MaxForgotten is how many versions of a sale's terms a store may have forgotten that was restored
+// from an older copy: more than the changes of a day, one a second. A version that is further ahead
+// is none of a server: it was written by hand, and the store's terms stay.
+const MaxForgotten = 100_000
+
 // LoadStore is the store's part of bringing a sale into a ledger: BeginLoad,
 // Ledger.Load, ConfirmLoad, Ledger.Unfence. Claims are accepted only after the
 // last, so a crash in between loses nothing and the next server starts over,
@@ -255,7 +260,8 @@ type LoadStore interface {
 	// same transaction it reads what Load needs. A sale whose last load is
 	// confirmed and that is not fenced is live: ErrSaleLive, and nothing changes;
 	// nor if the epoch would be beyond MaxEpoch: a *StateError. ErrArchived,
-	// ErrSaleNotFound.
+	// ErrSaleNotFound. Terms get the number after any that its claims carry and the store does
+	// not know.
 	BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (LoadImage, error)
 
 	// UseLedger says which ledger this server has, and loads into. For a sale that another

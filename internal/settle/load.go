@@ -257,7 +257,7 @@ func (l *Loader) otherTerms(ctx context.Context, id sluice.SaleID) error {
 // version than the store's are on their way to be replaced. Ahead: the store must be older.
 func foreignTerms(ledger, store *sluice.Terms) (why string, ahead bool) {
 	switch more := ledger.Version - store.Version; {
-	case more > maxForgotten:
+	case more > port.MaxForgotten:
 		return fmt.Sprintf("the ledger decides by version %d of the terms, which no server has made", ledger.Version), false
 	case more > 0:
 		return versionAhead(ledger.Version, store.Version), true

@@ -46,7 +46,7 @@ func proof(b *audit.Book, missing *audit.Missing) string {
 		return "" // the ledger is the older one
 	case b.First.Epoch > b.Stored.Epoch:
 		return epochAhead(b.First.Epoch, b.Stored.Epoch)
-	case ahead > 0 && ahead <= maxForgotten:
+	case ahead > 0 && ahead <= port.MaxForgotten:
 		return versionAhead(b.First.Terms.Version, b.Stored.Version)
 	case len(missing.Ended) > 0:
 		return fmt.Sprintf("%s has ended on record, and the store has no such order", b.OrderID(&missing.Ended[0]))
@@ -55,11 +55,6 @@ func proof(b *audit.Book, missing *audit.Missing) string {
 	}
 	return ""
 }
-
-// maxForgotten is how many versions of its terms a store may have forgotten: more
-// than the changes of a day, one a second. A version that is further ahead is none of a server:
-// it was written by hand, and the store's terms stay.
-const maxForgotten = 100_000
 
 func versionAhead(ledger, store int64) string {
 	return fmt.Sprintf("the ledger decides by version %d of the terms, the store only knows %d: it is older than its "+

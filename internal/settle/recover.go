@@ -75,8 +75,9 @@ func (r *Rebuilder) survey(ctx context.Context, sale *sluice.Sale, rec *sluice.R
 	}
 	missing = b.Missing()
 	rec.Why = sale.Fence
-	if terms := forgotten(b, sale); terms.Version > sale.Version {
-		rec.Terms = fmt.Sprintf("version %d instead of %d: %s", terms.Version, sale.Version, describeTerms(&terms))
+	if _, ahead := foreignTerms(&b.First.Terms, &sale.Terms); ahead && b.First.Loaded {
+		rec.Terms = fmt.Sprintf("version %d instead of %d: %s", b.First.Terms.Version, sale.Version,
+			describeTerms(&b.First.Terms))
 	}
 	list := func(of *sluice.RecoveredOrders, rows []audit.Row) {
 		for i := range rows {
@@ -127,16 +128,18 @@ func paymentsOf(b *audit.Book, missing *audit.Missing) []sluice.RecoveredOrders 
 // bringBack does what Recover says, under the lease of the sale.
 func (r *Rebuilder) bringBack(ctx context.Context, sale *sluice.Sale, rec *sluice.Recovery) error {
 	r.of(sale) // notes since when the database refuses a claim, which is set aside after a while
-	if _, err := r.hold(ctx, sale); err != nil {
+	reading, err := r.hold(ctx, sale)
+	if err != nil {
 		return err
 	}
 	b, missing, err := r.survey(ctx, sale, rec)
 	if err != nil {
 		return err
 	}
-	terms := forgotten(b, sale)
-	if err := r.adoptTerms(ctx, sale, &terms); err != nil {
-		return err
+	if reading.Loaded {
+		if err := r.adoptTerms(ctx, sale, &reading.Terms); err != nil {
+			return err
+		}
 	}
 	if err := r.endAgain(ctx, b, missing.Over); err != nil {
 		return err
@@ -210,20 +213,6 @@ func (r *Rebuilder) hold(ctx context.Context, sale *sluice.Sale) (reading port.R
 	return r.loader.read(ctx, sale.ID) // with what was accepted before the fence
 }
 
-// forgotten returns the terms by which the ledger decides, if the store has forgotten them; else
-// the store's. If claims carry a later version still, which only a ledger had that is lost, the
-// terms get the number after it: no change reuses one by which claims were accepted (I8).
-func forgotten(b *audit.Book, sale *sluice.Sale) sluice.Terms {
-	terms := sale.Terms
-	if _, ahead := foreignTerms(&b.First.Terms, &terms); ahead && b.First.Loaded {
-		terms = b.First.Terms
-	}
-	if newest := b.NewestTerms(); newest > terms.Version && newest-sale.Version < maxForgotten {
-		terms.Version = newest + 1
-	}
-	return terms
-}
-
 // adoptTerms gives the store the terms by which its ledger decided, if the store
 // has forgotten them: a pause stays, and units that were added are covered. Of
 // the versions in between no more is known than that they let pass what was
@@ -232,7 +221,7 @@ func (r *Rebuilder) adoptTerms(ctx context.Context, sale *sluice.Sale, terms *sl
 	for {
 		changed, err := r.store.ChangeSale(ctx, sale.ID, func(s *sluice.Sale) error {
 			ahead := terms.Version - s.Version
-			if ahead <= 0 || ahead > maxForgotten || !s.CreatedAt.Equal(sale.CreatedAt) {
+			if ahead <= 0 || ahead > port.MaxForgotten || !s.CreatedAt.Equal(sale.CreatedAt) {
 				return errUnchanged
 			}
 			before := s.Terms

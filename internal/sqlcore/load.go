@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/port"
@@ -48,8 +49,8 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 			tx.undoLowering(sale)
 		}
 		tx.set(sqlRaiseEpoch, last+1, name, storeNow, id)
-		image = port.LoadImage{Sale: id, Epoch: last + 1, Terms: sale.Terms}
-		return tx.ordersOfSale(id, func(o sluice.Order) bool {
+		image = port.LoadImage{Sale: id, Epoch: last + 1}
+		err := tx.ordersOfSale(id, func(o sluice.Order) bool {
 			record := port.RecordOf(&o)
 			if record.Live {
 				image.Taken += record.Quantity
@@ -57,8 +58,54 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 			image.Records = append(image.Records, record)
 			return true
 		})
+		if err == nil {
+			err = tx.passTerms(sale, image.Records)
+		}
+		image.Terms = sale.Terms
+		return err
 	}))
 	return unless(image, err)
+}
+
+// passTerms gives the terms of a sale, which is locked, the number after those under which claims
+// were accepted that are stored or set aside, if the store does not know these: it was restored
+// from an older copy, and the ledger that decided by them is lost as well. No change reuses
+// their numbers, and of what they said only so much is known as that the window let pass what was
+// accepted (I8).
+func (q *conn) passTerms(sale *sluice.Sale, records []port.Record) error {
+	letters, err := all(q, sqlDeadLettersOfSale, scanDeadLetter, sale.ID)
+	if err != nil {
+		return err
+	}
+	first, own := map[int64]time.Time{}, sale.Version
+	see := func(version int64, at time.Time) {
+		if version <= own || version-own > port.MaxForgotten {
+			return
+		}
+		if known, seen := first[version]; !seen || at.Before(known) {
+			first[version] = at
+		}
+	}
+	for i := range records {
+		see(records[i].Terms, records[i].At)
+	}
+	for i := range letters {
+		see(letters[i].Terms, letters[i].At)
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	unknown := *sale
+	unknown.Paused, unknown.ClosesAt, unknown.UpdatedAt = false, time.Time{}, q.now()
+	for version, at := range first {
+		unknown.Version, unknown.OpensAt = version, sale.OpensAt
+		if at.Before(unknown.OpensAt) {
+			unknown.OpensAt = at
+		}
+		q.addTerms(&unknown)
+		sale.Version = max(sale.Version, version+1)
+	}
+	return q.writeChange(sale)
 }
 
 // ConfirmLoad records that a ledger holds the sale. Repeating it lifts no

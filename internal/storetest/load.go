@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"maps"
 	"math"
 	"testing"
 	"time"
@@ -104,6 +105,42 @@ func testLoadRecords(t *testing.T, db Database) {
 	}
 	if image.Taken != 2200 || image.Epoch != 2 {
 		t.Errorf("taken %d, epoch %d, want 2200, 2", image.Taken, image.Epoch)
+	}
+}
+
+// Terms that a store does not know, since it is an older copy, keep their numbers: those of stored
+// claims and of claims that are set aside. What was written by hand has none to keep.
+func testLoadPassesTerms(t *testing.T, db Database) {
+	s := db.Open(t)
+	sale := aSale("phones", 10)
+	sale.Paused = true
+	create(t, s, sale)
+	src := source{sale: "phones", epoch: 1}
+	stored, aside, mad := src.entry(2), src.entry(1), src.entry(1)
+	stored.Terms, aside.Terms, mad.Terms = 3, 5, math.MaxInt64
+	must.Get(s.Insert(t.Context(), "phones", []port.Entry{stored}))(t)
+	for _, e := range []port.Entry{aside, mad} {
+		must.Succeed(t, s.SetAside(t.Context(), e.DeadLetter(port.ErrUnstorable)))
+	}
+	must.Succeed(t, s.FenceSale(t.Context(), "phones", 1, "lost: x"))
+	for range 2 { // a load that is repeated finds them known
+		image := must.Get(s.BeginLoad(t.Context(), "phones", 0))(t)
+		if now := read(t, s, "phones"); image.Terms.Version != 6 || !image.Terms.Paused || now.Terms != image.Terms {
+			t.Errorf("loaded %+v, stored %+v; want version 6, paused", image.Terms, now.Terms)
+		}
+	}
+	versions := map[int64]bool{}
+	must.Succeed(t, s.Snapshot(t.Context(), "phones", func(snap port.Snapshot) error {
+		for _, v := range snap.TermsVersions() {
+			versions[v.Version] = true
+			if code := v.Refusal(stored.At); v.Version != 1 && v.Version != 6 && code != 0 {
+				t.Errorf("version %d refuses what was accepted under it: %s", v.Version, code)
+			}
+		}
+		return nil
+	}))
+	if want := map[int64]bool{1: true, 3: true, 5: true, 6: true}; !maps.Equal(versions, want) {
+		t.Errorf("versions %v, want %v", versions, want)
 	}
 }
 

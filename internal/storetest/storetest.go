@@ -204,6 +204,7 @@ var alone = []storeTest{
 
 	{"Load", testLoad},
 	{"LoadImageHoldsEveryClaim", testLoadRecords},
+	{"LoadPassesTermsThatTheStoreForgot", testLoadPassesTerms},
 	{"LastSeq", testLastSeq},
 	{"DeadLetters", testDeadLetters},
 	{"DamagedDeadLetters", testDamagedDeadLetters},
