@@ -164,7 +164,7 @@ func (e *Engine) compose() error {
 	}
 	e.pipeline = e.newPipeline(counts, way, traces)
 	e.batcher = e.newBatcher(counts, way, traces)
-	replayer := settle.NewReplayer(e.store, e.ledger, e.decided)
+	replayer := settle.NewReplayer(e.store, e.ledger, loader, e.decided)
 	peers := &peers{log: e.cfg.Log, self: port.Server{
 		Node: e.node, Version: e.cfg.Version, Admin: e.cfg.AdminAddress, Shared: e.shared(),
 	}}

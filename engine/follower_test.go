@@ -103,7 +103,7 @@ func newFollowRig(t *testing.T, ledger *faultyLedger, sales ...sluice.SaleID) *f
 		node:   "a", store: r.store, board: board, loader: loader, log: log,
 		rebuilder: settle.NewRebuilder("a", r.store, ledger, loader, settle.NewMemory(0),
 			func(sluice.SaleID) bool { return true }, log),
-		replayer: settle.NewReplayer(r.store, ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}),
+		replayer: settle.NewReplayer(r.store, ledger, loader, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}),
 		archiver: settle.NewArchiver(r.store, ledger, 0),
 	})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -83,7 +83,8 @@ func TestOnARefusalAnEntryOfAQuietSaleIsSetAside(t *testing.T) {
 		t.Errorf("set aside %d times, after %d attempts; want once, after more than 5", set.Load(), n)
 	}
 	must.Get(db.Exec(`DROP FUNCTION refuse() CASCADE`))(t)
-	replayer := settle.NewReplayer(store, ledgers[0], func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	replayer := settle.NewReplayer(store, ledgers[0], settle.NewLoader(store, ledgers[0]),
+		func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
 	if _, err := replayer.Replay(t.Context(), letters[0].ID); err != nil {
 		t.Error(err)
 	}

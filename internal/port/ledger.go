@@ -125,6 +125,10 @@ const FenceLoading = "loading"
 // FenceLost starts the fence of a sale whose ledger has lost accepted claims.
 const FenceLost = "lost"
 
+// FenceLate begins the reason of a fence for a dead letter that came when its sale was over. Nothing is lost; the
+// rebuild brings its claims in.
+const FenceLate = "late"
+
 // FenceOlder starts the fence of a sale whose store is older than its ledger: a backup was
 // restored. It stays until a person recovers the sale. FenceRecovered starts the fence of
 // one that was, until its rebuild has ended.

@@ -246,8 +246,8 @@ type SettleStore interface {
 }
 
 // MaxForgotten is how many versions of a sale's terms a store may have forgotten that was restored
-// from an older copy: more than the changes of a day, one a second. A version that is further ahead
-// is none of a server: it was written by hand, and the store's terms stay.
+// from an older copy: more than the changes of a day, one a second. No server made a version that
+// is further ahead: it was written by hand, and the store's terms stay.
 const MaxForgotten = 100_000
 
 // LoadStore is the store's part of bringing a sale into a ledger: BeginLoad,

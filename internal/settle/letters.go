@@ -17,6 +17,15 @@ func promises(letter *port.DeadLetter) bool {
 	return letter.Epoch >= 1 && !strings.HasPrefix(letter.Reason, lostReason)
 }
 
+// claimsOf returns the claims of a dead letter. No server writes one that is damaged: it is for a person.
+func claimsOf(letter *port.DeadLetter) ([]sluice.Claim, error) {
+	claims, err := port.ParseClaims(letter.Claims)
+	if err == nil && (letter.Epoch < 1 || letter.Terms < 1 || letter.At.IsZero() || len(claims) == 0) {
+		err = errors.New("its claims cannot be read")
+	}
+	return claims, err
+}
+
 // lostReason starts the reason of a dead letter whose claims were refused when a load or a
 // replay took them up. It lists what could not be saved, by order id.
 const lostReason = "promise lost"
@@ -63,8 +72,8 @@ type promised struct {
 // the new epoch, or are resolved, if the database takes their orders now.
 //
 // A letter is read after the image. It is resolved only when its orders are stored or
-// in another letter, so a load that breaks off and is repeated finds all of them, and one that
-// is done leaves none that a further one could bring in.
+// in another letter, so a load that breaks off and is repeated finds all of them. A finished
+// load leaves none behind but those that came since it began.
 func (l *Loader) bring(ctx context.Context, image *port.LoadImage) error {
 	letters, err := l.waiting(ctx, image)
 	if err != nil || len(letters) == 0 {
@@ -117,9 +126,12 @@ func (l *Loader) waiting(ctx context.Context, image *port.LoadImage) (waiting []
 	letters, err := l.store.DeadLetters(ctx, image.Sale)
 	for i := range letters {
 		p := promised{DeadLetter: letters[i]}
-		claims, bad := port.ParseClaims(p.Claims)
-		if !promises(&p.DeadLetter) || p.Epoch >= image.Epoch || bad != nil || p.Terms < 1 || p.At.IsZero() {
-			continue // damaged: for a person
+		claims, damaged := claimsOf(&p.DeadLetter)
+		if !promises(&p.DeadLetter) || p.Epoch >= image.Epoch || damaged != nil {
+			continue
+		}
+		if ahead := p.Terms - image.Terms.Version; ahead > 0 && ahead <= port.MaxForgotten {
+			continue // it came after the image, whose terms would have passed its own (BeginLoad): for the next load
 		}
 		for _, c := range claims {
 			record, err := l.ledger.Find(ctx, c.Order, c.Buyer)

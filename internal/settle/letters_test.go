@@ -159,7 +159,8 @@ func lettersThroughARebuild(t *testing.T, lost, broken, paused bool) {
 		}
 		must.Succeed(t, r.store.SetAside(ctx, late.DeadLetter(port.ErrStaleEpoch)))
 		now := r.sale()
-		if again, err := settle.NewReplayer(r.store, r.ledger, nil).Pending(ctx, &now); err != nil || !again.IsZero() {
+		replayer := settle.NewReplayer(r.store, r.ledger, r.loader, nil)
+		if again, err := replayer.Pending(ctx, &now); err != nil || !again.IsZero() {
 			t.Errorf("again at %v, %v; want that none is left for Pending", again, err)
 		}
 		if letters, err := r.store.DeadLetters(ctx, id); err != nil || len(letters) != 3 {
@@ -196,7 +197,7 @@ func (r *rig) replayAll() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	replayer := settle.NewReplayer(r.store, r.ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	replayer := settle.NewReplayer(r.store, r.ledger, r.loader, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
 	for i := range letters {
 		if _, err := replayer.Replay(ctx, letters[i].ID); err != nil {
 			r.t.Error(err)
@@ -338,7 +339,7 @@ func TestLettersOvertakenByTheirSale(t *testing.T) {
 			replay := func() (waits bool) {
 				t.Helper()
 				now := r.sale()
-				return !must.Get(settle.NewReplayer(r.store, r.ledger,
+				return !must.Get(settle.NewReplayer(r.store, r.ledger, r.loader,
 					func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now))(t).IsZero()
 			}
 			if !replay() {
@@ -400,7 +401,7 @@ func lettersBeyond(t *testing.T, total int64, buyer string, counters sluice.Coun
 		t.Fatalf("rebuilt %v, %v", done, err)
 	}
 	now := r.sale()
-	must.Get(settle.NewReplayer(r.store, r.ledger,
+	must.Get(settle.NewReplayer(r.store, r.ledger, r.loader,
 		func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now))(t)
 	letters := must.Get(r.store.DeadLetters(ctx, id))(t)
 	lost := map[int64]bool{}

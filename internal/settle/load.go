@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -379,6 +380,34 @@ func (l *Loader) missing(ctx context.Context, sale *sluice.Sale) error {
 // the ledger holds, if it holds any.
 func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *port.Reading, why string) error {
 	return l.fence(ctx, sale, port.FenceLost+": "+why, sale.Epoch, reading.Epoch)
+}
+
+// retakes is how long a rebuild may take.
+const retakes = time.Minute
+
+// retake has a sale rebuilt that has units for claims of a dead letter and refuses them because it is closed, paused
+// or not open yet: the load brings them in (bring). It stops nothing, since nobody can buy until well after it.
+// False: there are no units for any of them. An error: it refuses them for the moment only; try again.
+func (l *Loader) retake(ctx context.Context, sale *sluice.Sale, letter int64, claims []sluice.Claim) (bool, error) {
+	r, err := l.read(ctx, sale.ID)
+	if err != nil {
+		return false, err
+	}
+	left := r.Terms.Available(r.Taken)
+	fits := func(c sluice.Claim) bool { return left == sluice.Unlimited || c.Quantity <= left }
+	if !slices.ContainsFunc(claims, fits) {
+		return false, nil
+	}
+	now, same, err := l.again(ctx, sale)
+	if err != nil {
+		return false, err
+	}
+	refused, stays := now.Refusal(r.Now), now.Refusal(r.Now.Add(retakes)) != 0
+	if !same || l.Foreign(&now) || r.Epoch != now.Epoch || refused == 0 || !stays {
+		return false, fmt.Errorf("settle: dead letter %d: the sale refuses its claims for a moment; try again later", letter)
+	}
+	why := fmt.Sprintf("%s: the sale was %s when dead letter %d was to be claimed again", port.FenceLate, refused, letter)
+	return true, l.fence(ctx, &now, why, now.Epoch)
 }
 
 // fence fences the sale on both sides, unless the row was out of date: then

@@ -99,9 +99,10 @@ func NewRebuilder(node string, store RebuildStore, ledger RebuildLedger, loader 
 ) *Rebuilder {
 	return &Rebuilder{
 		node: node, store: store, ledger: ledger, loader: loader, memory: memory, idle: idle, log: log,
-		replayer: NewReplayer(store, ledger, func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
-			memory.Decided(sale, node, claims, decisions)
-		}),
+		replayer: NewReplayer(store, ledger, loader,
+			func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
+				memory.Decided(sale, node, claims, decisions)
+			}),
 		sales:  map[sluice.SaleID]*progress{},
 		missed: func() time.Time { return time.Time{} },
 	}
@@ -172,7 +173,9 @@ func (r *Rebuilder) rebuild(ctx context.Context, sale *sluice.Sale) error {
 	if err := r.loader.load(ctx, sale.ID, r.passed(sale)); err != nil {
 		return err
 	}
-	r.rebuilds.Add(1)
+	if !strings.HasPrefix(sale.Fence, port.FenceLate) { // which is no loss
+		r.rebuilds.Add(1)
+	}
 	r.log.Info("a sale is rebuilt", "sale", sale.ID, "why", sale.Fence, "from_journal", saved, "from_records", restored)
 	return nil
 }

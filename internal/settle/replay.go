@@ -18,6 +18,7 @@ import (
 type Replayer struct {
 	store   letterStore
 	ledger  port.Decider
+	loader  *Loader
 	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision)
 
 	mu    sync.Mutex // guards rests
@@ -46,29 +47,32 @@ type letterStore interface {
 	Sale(ctx context.Context, id sluice.SaleID) (sluice.Sale, error)
 	Claim(ctx context.Context, claim sluice.ClaimID) (sluice.Order, error)
 	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
-	FenceSale(ctx context.Context, id sluice.SaleID, epoch int64, reason string) error
 }
 
-// NewReplayer returns a Replayer. Decided receives the ledger's answers to the
-// claims that it makes again, for the server's Memory.
+// NewReplayer returns a Replayer. The loader brings in what a sale refuses that is over. Decided
+// receives the ledger's answers to the claims that it makes again, for the server's Memory.
 func NewReplayer(
-	store letterStore, ledger port.Decider, decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
+	store letterStore, ledger port.Decider, loader *Loader,
+	decided func(sluice.SaleID, []sluice.Claim, []sluice.Decision),
 ) *Replayer {
-	return &Replayer{store: store, ledger: ledger, decided: decided, rests: map[sluice.SaleID]map[int64]rest{}}
+	return &Replayer{
+		store: store, ledger: ledger, loader: loader, decided: decided, rests: map[sluice.SaleID]map[int64]rest{},
+	}
 }
 
 // Replayed says what became of the claims of a dead letter.
 type Replayed struct {
 	Sale  sluice.SaleID
 	Saved []sluice.OrderID // stored now or before, or accepted again
-	// Lost were refused, because there were no units left for them or the sale
-	// is over, or replaced: the buyer has since got another order for the key. Of
-	// a letter that lists them as lost already, the order that replaced them is
-	// among Saved: for that claim there is nothing more to be done.
+	// Lost were refused, because there were no units left for them, or replaced: the buyer has
+	// since got another order for the key. Of a letter that lists them as lost already, the order
+	// that replaced them is among Saved: for that claim there is nothing more to be done.
 	Lost []sluice.OrderID
-	// Waiting: some were accepted again and are not stored yet, or wait for a rebuild that
-	// brings them in. The letter stays until the store has them, since the ledger may forget
-	// them once more (I5); replay it again then.
+	// Later wait for a rebuild of the sale, which brings them in or lists them as lost.
+	Later []sluice.OrderID
+	// Waiting: some were accepted again and are not stored yet, or there are some in Later. The
+	// letter stays until the store has them, since the ledger may forget them once more (I5);
+	// replay it again then.
 	Waiting bool
 }
 
@@ -86,10 +90,7 @@ func (r *Replayer) Replay(ctx context.Context, id int64) (Replayed, error) {
 	if !letter.Resolved.IsZero() {
 		return Replayed{}, nil
 	}
-	claims, err := port.ParseClaims(letter.Claims)
-	if err == nil && (letter.Epoch < 1 || len(claims) == 0) {
-		err = errors.New("its claims cannot be read")
-	}
+	claims, err := claimsOf(&letter)
 	if err != nil {
 		return Replayed{}, &sluice.StateError{
 			Sale: letter.Sale, Detail: fmt.Sprintf("dead letter %d is damaged and cannot be replayed: %v", id, err),
@@ -129,9 +130,7 @@ func (r *Replayer) insert(ctx context.Context, letter *port.DeadLetter, claims [
 }
 
 // claimAgain asks the ledger for the units again, for those claims of an older epoch that are not
-// stored. They were accepted in time: if a sale that is closed, paused or postponed since refuses
-// them, its rebuild brings them in, or lists them as lost (Loader.bring). That is once for a
-// letter, and stops nothing: nobody can buy.
+// stored. They were accepted in time: if the sale refuses them because it is over, a rebuild takes them up.
 func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, sale *sluice.Sale, claims []sluice.Claim) (
 	result Replayed, err error,
 ) {
@@ -158,27 +157,30 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, sale
 		return Replayed{}, err
 	}
 	r.decided(letter.Sale, open, decisions)
-	why, overtaken := "", false
+	why, overtaken := "", []sluice.Claim(nil)
 	for i := range decisions {
 		switch d := &decisions[i]; {
 		case d.Code == sluice.Accepted && d.Order == open[i].Order:
 			result.Saved, result.Waiting = append(result.Saved, open[i].Order), true
+			continue
 		case d.Code == sluice.Unavailable:
 			return Replayed{}, fmt.Errorf("settle: dead letter %d: the sale is not available now; try again later", letter.ID)
-		default: // refused, or the buyer has meanwhile got another order for the key
-			if why = d.Code.String(); d.Code == sluice.Accepted {
-				why = replaced
+		case d.Code == sluice.Accepted: // the buyer has meanwhile got another order for the key
+			why = replaced
+		default:
+			why = d.Code.String()
+			if d.Code == sluice.NotOpen || d.Code == sluice.Closed || d.Code == sluice.Paused || d.Code == sluice.SoldOut {
+				overtaken = append(overtaken, open[i])
 			}
-			overtaken = overtaken || d.Code == sluice.NotOpen || d.Code == sluice.Closed || d.Code == sluice.Paused
-			result.Lost = append(result.Lost, open[i].Order)
-			lost = append(lost, open[i])
 		}
+		result.Lost = append(result.Lost, open[i].Order)
+		lost = append(lost, open[i])
 	}
-	if overtaken && !listed {
-		result.Lost, result.Waiting = nil, true
-		reason := fmt.Sprintf("%s: dead letter %d was set aside after the rebuild, and the sale is %s", port.FenceLost,
-			letter.ID, why)
-		return result, r.store.FenceSale(ctx, sale.ID, sale.Epoch, reason)
+	if len(overtaken) > 0 && !listed {
+		if held, err := r.loader.retake(ctx, sale, letter.ID, overtaken); held || err != nil {
+			result.Later, result.Lost, result.Waiting = result.Lost, nil, true
+			return result, err
+		}
 	}
 	if result.Waiting {
 		return result, nil // what is lost is listed in the same letter until then
@@ -212,9 +214,9 @@ func (r *Replayer) Pending(ctx context.Context, sale *sluice.Sale) (again time.T
 		if !promises(l) || l.Epoch >= sale.Epoch {
 			continue
 		}
-		claims, bad := port.ParseClaims(l.Claims)
-		if bad != nil {
-			continue // damaged: for a person
+		claims, damaged := claimsOf(l)
+		if damaged != nil {
+			continue
 		}
 		if !slices.ContainsFunc(claims, func(c sluice.Claim) bool { return !moved[c.Order] }) {
 			err = errors.Join(err, r.store.ResolveDeadLetter(ctx, l.ID, "its claims are in letters of a later epoch"))

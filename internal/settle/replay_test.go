@@ -65,7 +65,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 	replay := func() (waits bool) {
 		t.Helper()
 		current := r.sale()
-		again := must.Get(settle.NewReplayer(r.store, r.ledger,
+		again := must.Get(settle.NewReplayer(r.store, r.ledger, r.loader,
 			func(sale sluice.SaleID, claims []sluice.Claim, decisions []sluice.Decision) {
 				memory.Decided(sale, "a", claims, decisions)
 			}).Pending(ctx, &current))(t)
@@ -128,7 +128,7 @@ func TestClaimsOfALostEpoch(t *testing.T) {
 
 	// A person who replays what is listed finds the order that took the place; a
 	// letter of which no other claim is left is resolved.
-	replayer := settle.NewReplayer(r.store, r.ledger, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+	replayer := settle.NewReplayer(r.store, r.ledger, r.loader, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
 	byHand := func(letter int64, saved, lost []sluice.OrderID) {
 		t.Helper()
 		got, err := replayer.Replay(ctx, letter)
@@ -196,7 +196,7 @@ func TestLettersThatRest(t *testing.T) {
 		l := &letters{sale: sluice.Sale{ID: id, Epoch: 2}, tried: map[sluice.BuyerID]int{}}
 		add := func(buyer sluice.BuyerID) {
 			e := port.Entry{
-				ID: string(buyer), Sale: id, Epoch: 1,
+				ID: string(buyer), Sale: id, Epoch: 1, Terms: 1, At: time.Now(),
 				Claims: []sluice.Claim{{
 					Buyer: buyer, Key: "attempt-1", Quantity: 1,
 					Order: id.Order(strings.Repeat("0a", 16)),
@@ -206,7 +206,7 @@ func TestLettersThatRest(t *testing.T) {
 			letter.ID = int64(len(l.all))
 			l.all = append(l.all, letter)
 		}
-		r := settle.NewReplayer(l, decider{letters: l}, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
+		r := settle.NewReplayer(l, decider{letters: l}, nil, func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {})
 		want := func(fails, waits, late int) {
 			t.Helper()
 			if l.tried["fails"] != fails || l.tried["waits"] != waits || l.tried["late"] != late {
@@ -256,7 +256,7 @@ func TestADamagedLetterSaysSo(t *testing.T) {
 	if err != nil || len(letters) != 1 {
 		t.Fatal(letters, err)
 	}
-	_, err = settle.NewReplayer(r.store, r.ledger, nil).Replay(t.Context(), letters[0].ID)
+	_, err = settle.NewReplayer(r.store, r.ledger, r.loader, nil).Replay(t.Context(), letters[0].ID)
 	var state *sluice.StateError
 	if !errors.As(err, &state) || !strings.Contains(state.Detail, "damaged") {
 		t.Errorf("replay: %v", err)

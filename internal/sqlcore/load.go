@@ -43,11 +43,6 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 			return &sluice.StateError{Sale: id, Detail: fmt.Sprintf("it has had epoch %d, and no server counts that far: "+
 				"another program has changed it (docs/operating.md, A fenced sale)", last)}
 		}
-		// What waits in the old ledger, if there is one, may hold more than a lower
-		// total that it has not decided about (I1).
-		if sale.Epoch > 0 {
-			tx.undoLowering(sale)
-		}
 		tx.set(sqlRaiseEpoch, last+1, name, storeNow, id)
 		image = port.LoadImage{Sale: id, Epoch: last + 1}
 		err := tx.ordersOfSale(id, func(o sluice.Order) bool {
@@ -61,6 +56,11 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 		if err == nil {
 			err = tx.passTerms(sale, image.Records)
 		}
+		// What waits in the old ledger, if there is one, may hold more than a lower
+		// total that it has not decided about (I1).
+		if err == nil && sale.Epoch > 0 {
+			err = tx.undoLowering(sale)
+		}
 		image.Terms = sale.Terms
 		return err
 	}))
@@ -70,8 +70,8 @@ func (s *Store) BeginLoad(ctx context.Context, id sluice.SaleID, passed int64) (
 // passTerms gives the terms of a sale, which is locked, the number after those under which claims
 // were accepted that are stored or set aside, if the store does not know these: it was restored
 // from an older copy, and the ledger that decided by them is lost as well. No change reuses
-// their numbers, and of what they said only so much is known as that the window let pass what was
-// accepted (I8).
+// their numbers (I8). Nobody knows what they said: they are written as terms that let in what was
+// accepted under them.
 func (q *conn) passTerms(sale *sluice.Sale, records []port.Record) error {
 	letters, err := all(q, sqlDeadLettersOfSale, scanDeadLetter, sale.ID)
 	if err != nil {
@@ -79,7 +79,7 @@ func (q *conn) passTerms(sale *sluice.Sale, records []port.Record) error {
 	}
 	first, own := map[int64]time.Time{}, sale.Version
 	see := func(version int64, at time.Time) {
-		if version <= own || version-own > port.MaxForgotten {
+		if version <= own || version-own > port.MaxForgotten || at.IsZero() {
 			return
 		}
 		if known, seen := first[version]; !seen || at.Before(known) {
