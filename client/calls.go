@@ -164,6 +164,11 @@ func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.E
 	return post[sluice.Erased](ctx, c, "/v1/admin/buyers/erase", api.EraseBuyer{BuyerID: buyer})
 }
 
+// Status returns what is wrong now, as the server that answers sees it, and which servers there are.
+func (c *Client) Status(ctx context.Context) (api.Status, error) {
+	return get[api.Status](ctx, c, "/v1/admin/status")
+}
+
 // AdminActions returns a page of what admins changed, or tried to, the newest
 // first. Limit 0: the server chooses a page's size. The cursor is the previous
 // page's, empty for the first.

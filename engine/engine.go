@@ -74,6 +74,8 @@ type Engine struct {
 	settling  *settling
 	events    eventJobs
 
+	conditions *conditions
+
 	stop   context.CancelFunc
 	leave  func() // the program's metrics; nil: none were given
 	loops  sync.WaitGroup
@@ -201,6 +203,7 @@ func (e *Engine) compose() error {
 		view := e.board.View(sale)
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
+	e.conditions = &conditions{Engine: e}
 	e.server = httpapi.New(e.serverOptions(counts, way, pages, eligibility, proxies))
 	counts.Streams(e.server.Streams, e.server.StreamsRefused)
 	if e.cfg.Registerer != nil { // all that it reads is there
@@ -258,7 +261,7 @@ func (e *Engine) newEnder() *settle.Ender {
 		Every:      e.cfg.ExpiryInterval,
 		May:        e.follower.mayStore,
 		LedgerTime: e.ledgerTime,
-		Clocks:     func(c settle.Clocks) { e.settling.Clocks(c.Store, c.Ledger, c.Behind) },
+		Clocks:     e.settling.compared,
 		Ended: func(sale sluice.SaleID, orders int) {
 			e.settling.Expired(sale, orders)
 			e.events.numberer.Wake()
@@ -300,6 +303,7 @@ func (e *Engine) serverOptions(
 		NewSaleID: admission.NewSaleID, PictureHosts: e.cfg.Pages.PictureHosts,
 		Reconcile: e.Reconcile,
 		Recover:   e.Recover, Outdated: e.follower.outdatedSales, Differ: e.follower.peers.differences,
+		Standing: e.conditions.now, Peers: e.follower.peers.known,
 		Kinds:    api.Ready{Node: e.node, Ledger: e.ledgerDriver.Kind, Store: e.storeDriver.Kind},
 		Buyers:   e.who.verifier,
 		Identify: e.cfg.Identify, Signed: e.cfg.Signed,
@@ -343,6 +347,7 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.ender.Run(running) })
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })
+	e.loops.Go(func() { e.conditions.run(running) })
 	e.loops.Go(func() {
 		keep := retention{records: e.cfg.RecordRetention, orders: e.cfg.OrderRetention, ledgerTime: e.ledgerTime}
 		tidy(running, e.store, e.node, keep, e.cfg.Log)

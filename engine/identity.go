@@ -165,6 +165,9 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 			if err == nil && (v.Took > 0 || v.Failed != nil) {
 				counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			}
+			if v.Failed != nil {
+				e.conditions.riskFailed.Store(&failure{v.Failed, time.Now()})
+			}
 			return v, err
 		},
 		TryRisk: func(ctx context.Context, rule sluice.Risk, sale sluice.SaleID, buyer sluice.BuyerID) (bool, error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -309,6 +310,9 @@ type settling struct {
 	*metrics.Settling
 	store port.AuditStore
 	every time.Duration
+
+	waits  atomic.Pointer[port.Backlog] // nil: the store has not told
+	clocks atomic.Pointer[settle.Clocks]
 }
 
 // backlogEvery is how often each server counts what waits in the store.
@@ -336,10 +340,18 @@ func (s *settling) count(ctx context.Context) {
 	defer cancel()
 	backlog, err := s.store.Backlog(ctx)
 	if err != nil { // it is logged by those who need the store
+		s.waits.Store(nil)
 		s.Backlog(nil)
 		return
 	}
+	s.waits.Store(&backlog)
 	s.Backlog(&backlog)
+}
+
+// compared notes how the clocks differ.
+func (s *settling) compared(c settle.Clocks) {
+	s.clocks.Store(&c)
+	s.Clocks(c.Store, c.Ledger, c.Behind)
 }
 
 // reconciled counts what a reconciliation found, those in flight apart.

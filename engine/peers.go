@@ -8,11 +8,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -22,6 +26,15 @@ type peers struct {
 	self port.Server
 	log  *slog.Logger
 	now  atomic.Pointer[[]port.Difference]
+
+	mu   sync.Mutex
+	last map[string]seenServer // by name
+}
+
+// seenServer is a server, and when it was heard of last.
+type seenServer struct {
+	port.Server
+	at time.Time
 }
 
 // shared returns the fingerprints of the settings that the servers of a shop share, as they
@@ -70,6 +83,7 @@ func fingerprint(name, value string) string {
 
 // saw compares this server with those that live, and logs it when what differs has changed.
 func (p *peers) saw(live []port.Server) {
+	p.note(live, time.Now())
 	var differ []port.Difference
 	for i := range live {
 		if names := p.differs(&live[i]); len(names) > 0 {
@@ -89,6 +103,57 @@ func (p *peers) saw(live []port.Server) {
 	case before != nil:
 		p.log.Info("all servers have the same settings again")
 	}
+}
+
+// remembered is how long a server that says nothing is spoken of.
+const remembered = 10 * time.Minute
+
+// note remembers who lives. A server that starts again under another name is another one.
+func (p *peers) note(live []port.Server, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.last == nil {
+		p.last = map[string]seenServer{}
+	}
+	for i := range live {
+		p.last[live[i].Node] = seenServer{live[i], now}
+	}
+	maps.DeleteFunc(p.last, func(_ string, s seenServer) bool { return now.Sub(s.at) > remembered })
+}
+
+// known returns the servers that were heard of, by name. While the store is silent nobody is; what is known stays.
+func (p *peers) known() []httpapi.Peer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var newest time.Time
+	for _, s := range p.last {
+		newest = later(newest, s.at)
+	}
+	all := make([]httpapi.Peer, 0, len(p.last))
+	for _, name := range slices.Sorted(maps.Keys(p.last)) {
+		s := p.last[name]
+		all = append(all, httpapi.Peer{
+			Server: s.Server, Seen: s.at, Silent: s.at.Before(newest), Differs: p.differs(&s.Server),
+		})
+	}
+	return all
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// silent names those that say nothing any more.
+func (p *peers) silent() (names []string) {
+	for _, s := range p.known() {
+		if s.Silent {
+			names = append(names, s.Node)
+		}
+	}
+	return names
 }
 
 // differs names the settings in which a server differs from this one.

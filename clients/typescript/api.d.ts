@@ -142,6 +142,18 @@ export interface ClaimCounts {
   since: string;
 }
 
+export interface Condition {
+  cost: string;
+  detail?: string;
+  do: string;
+  name: string;
+  sale_id?: string;
+  section: string;
+  since: string;
+  urgency: string;
+  what: string;
+}
+
 export interface CreateSale {
   address_rate?: RuleAddressRateInput | null;
   admission_ratio?: number | null;
@@ -400,6 +412,15 @@ export interface PayOrder {
   payment_id: string;
 }
 
+export interface Peer {
+  admin?: string;
+  differs: string[];
+  node: string;
+  seen_at: string;
+  silent: boolean;
+  version: string;
+}
+
 export interface PlaceOrder {
   meta?: Record<string, unknown> | null;
   quantity: number;
@@ -481,6 +502,7 @@ export interface ReplayWebhook {
 export interface Replayed {
   lost: string[];
   saved: string[];
+  waiting: string[];
 }
 
 export interface Restock {
@@ -618,6 +640,15 @@ export interface ServerTime {
 
 export interface SetLogLevel {
   level: string;
+}
+
+export interface Status {
+  conditions: Condition[];
+  ledger: string;
+  node: string;
+  server_time: string;
+  servers: Peer[];
+  store: string;
 }
 
 export interface Texts {

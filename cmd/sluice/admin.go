@@ -175,6 +175,9 @@ func (a *app) printReplayed(r api.Replayed) error {
 	for _, id := range r.Lost {
 		rows = append(rows, []string{string(id), "lost"})
 	}
+	for _, id := range r.Waiting {
+		rows = append(rows, []string{string(id), "waits: its sale is loaded again with it"})
+	}
 	if err := a.printTable(r, []string{"ORDER", "OUTCOME"}, rows); err != nil || len(r.Lost) == 0 {
 		return err
 	}

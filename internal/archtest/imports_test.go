@@ -92,8 +92,9 @@ var table = []row{
 	{"store/sqlitestore", []string{root, "internal/port", "internal/sqlcore", "internal/disk"}, []string{"*"}},
 	{"store/pgstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
 	{"store/mysqlstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
+	{"internal/condition", []string{root, "internal/figures"}, nil},
 	{"internal/httpapi", []string{
-		root, "internal/port", "api", "internal/admission", "internal/settle", "internal/auth",
+		root, "internal/port", "api", "internal/admission", "internal/settle", "internal/auth", "internal/condition",
 		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters", "internal/picture",
 	}, nil},
 	{"internal/picture", []string{root}, []string{"golang.org/x/image"}},
@@ -102,7 +103,9 @@ var table = []row{
 	}},
 
 	// Who talks to a server.
-	{"internal/console", []string{root, "api", "client", "internal/auth", "internal/content", "internal/figures"}, nil},
+	{"internal/console", []string{
+		root, "api", "client", "internal/auth", "internal/condition", "internal/content", "internal/figures",
+	}, nil},
 	{"clients/typescript", nil, nil},
 	{"client", []string{root, "api", "internal/tickets"}, nil},
 	{"internal/loadgen", []string{root, "api", "internal/auth", "internal/tickets"}, []string{"*"}},
@@ -114,7 +117,7 @@ var table = []row{
 		root, "internal/port", "api", "ledger/sqliteledger", "store/sqlitestore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",
 		"internal/auth", "internal/httpapi", "internal/web", "internal/console", "internal/disk", "internal/loglimit",
-		"internal/loop", "internal/metrics",
+		"internal/loop", "internal/metrics", "internal/condition",
 	}, []string{"*"}},
 
 	// For the tests of shops.

@@ -321,11 +321,17 @@ var letterKind = &kind{
 				return nil, errNoPage
 			}
 			replayed, err := c.ReplayDeadLetter(ctx, n)
-			if len(replayed.Lost) == 0 {
-				return nil, err
+			var left []text
+			if lost := strings.Trim(fmt.Sprint(replayed.Lost), "[]"); lost != "" {
+				left = append(left, text{"These could not be saved: " + lost, "以下订单无法保住：" + lost})
 			}
-			lost := strings.Trim(fmt.Sprint(replayed.Lost), "[]")
-			return []text{{"These could not be saved: " + lost, "以下订单无法保住：" + lost}}, err
+			if waiting := strings.Trim(fmt.Sprint(replayed.Waiting), "[]"); waiting != "" {
+				left = append(left, text{
+					"The sale is over, and is loaded again with these, in some seconds: " + waiting,
+					"活动已经结束，正在连同以下订单重新加载，几秒后完成：" + waiting,
+				})
+			}
+			return left, err
 		},
 	}},
 }

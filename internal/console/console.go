@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/auth"
 	"github.com/sluicehq/sluice/internal/figures"
@@ -67,6 +68,7 @@ func New(o Options) *Console {
 	c.loadAssets()
 	c.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": c.asset, "thousands": figures.Thousands[int64], "money": figures.Money, "deref": deref,
+		"on": func(v *visit, it any) onPage { return onPage{v, it} },
 	}).ParseFS(files, "templates/*.html"))
 	c.routes()
 	return c
@@ -84,6 +86,7 @@ func (c *Console) routes() {
 		"GET /admin/new": newSale, "GET /admin/sales/{id}/edit": editSale,
 		"GET /admin/sales/{id}/audit": saleAudit,
 		"GET /admin/orders":           orders, "GET /admin/orders/{id}": order,
+		"GET /admin/status":       status,
 		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
 	} {
 		c.mux.HandleFunc(pattern, c.show(show))
@@ -131,6 +134,12 @@ const (
 	didCookie  = "sluice_console_did" // what was done just now: said once
 )
 
+// onPage is what a part of a page is given: its subject, and the visit.
+type onPage struct {
+	V  *visit
+	It any
+}
+
 // visit is one request, and what every template is given.
 type visit struct {
 	c *Console
@@ -140,6 +149,7 @@ type visit struct {
 	ctx    context.Context // of calls of the API
 	cookie string
 	did    string
+	told   *api.Status // nil: not asked yet
 
 	Lang  string // en or zh-CN
 	Admin auth.Admin

@@ -87,6 +87,17 @@ func Room(path string) error {
 	return nil
 }
 
+// few is when a disk is nearly full.
+const few = 1 << 30
+
+// Low is an error if the disk that a file is on is nearly full.
+func Low(path string) error {
+	if n, known := left(path); known && n < few {
+		return fmt.Errorf("the disk of %s is full but for %d MB", path, n>>20)
+	}
+	return nil
+}
+
 // Restrict takes every right but the owner's from a file, if there is one. It
 // leaves a file alone that is private already: it may be another user's, or on
 // a file system that cannot be written to.

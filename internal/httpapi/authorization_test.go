@@ -59,6 +59,7 @@ var matrix = map[string]httpapi.Access{
 	"PUT /v1/admin/log-level":          httpapi.Owners,
 	"GET /v1/admin/profiles/{profile}": httpapi.Owners,
 
+	"GET /v1/admin/status":                    httpapi.Viewers,
 	"GET /v1/admin/actions":                   httpapi.Viewers,
 	"GET /v1/admin/sales":                     httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}":              httpapi.Viewers,

@@ -24,6 +24,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/condition"
 	"github.com/sluicehq/sluice/internal/content"
 	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
@@ -81,6 +82,9 @@ type Options struct {
 	LedgerRisks func(context.Context) ([]port.SettingRisk, error)
 	// Differ returns in what other servers differ from this one; nil: there are none.
 	Differ func() []port.Difference
+	// Standing returns what is wrong, the worst first, and Peers the servers of the shop; nil: nothing is known.
+	Standing func(context.Context) []condition.Standing
+	Peers    func() []Peer
 	// StoreRisks asks for the settings of the database that can lose orders and payments, and
 	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
 	StoreRisks  func(context.Context) ([]port.SettingRisk, error)

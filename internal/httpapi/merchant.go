@@ -314,6 +314,7 @@ func (s *Server) replayDeadLetter(r *http.Request) (any, error) {
 	}
 	return api.Replayed{ // without null lists
 		Saved: append([]sluice.OrderID{}, replayed.Saved...), Lost: append([]sluice.OrderID{}, replayed.Lost...),
+		Waiting: append([]sluice.OrderID{}, replayed.Later...),
 	}, err
 }
 

@@ -33,6 +33,7 @@ var messages = []any{
 	api.ReconcileReport{},
 	sluice.Recovery{},
 	api.Replayed{},
+	api.Status{},
 	api.SaleCheck{},
 	api.SaleDeleted{},
 	api.SaleList{},

@@ -80,6 +80,7 @@ func (s *Server) routes() []route {
 		s.buyer("GET /v1/orders/{order}", s.metered(s.buyers(s.showOwnOrder))),
 		s.buyer("POST /v1/orders/{order}/cancel", s.metered(s.buyers(s.cancelOwnOrder))),
 
+		s.admin(Viewers, "GET /v1/admin/status", get(s.showStatus)),
 		s.admin(Viewers, "GET /v1/admin/actions", get(s.listActions)),
 		s.admin(Owners, "POST /v1/admin/buyers/erase", with(s.eraseBuyer)),
 		s.admin(Owners, "POST /v1/admin/sales", with(s.createSale)),
