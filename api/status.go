@@ -9,7 +9,7 @@ type Status struct {
 	Store      string      `json:"store"`
 	ServerTime Time        `json:"server_time"`
 	Conditions []Condition `json:"conditions"` // the worst first; empty: all is well
-	Servers    []Peer      `json:"servers"`    // those that the store has heard of within ten minutes, by name
+	Servers    []Peer      `json:"servers"`    // those that the store has heard of within an hour, by name
 }
 
 // Condition is something that is wrong, or good to know. docs/operating.md lists them by name.
@@ -22,6 +22,7 @@ type Condition struct {
 	Cost    string        `json:"cost"`              // for buyers
 	Do      string        `json:"do"`                // now
 	Detail  string        `json:"detail,omitempty"`  // what was seen
+	More    int64         `json:"more,omitempty"`    // of how many further sales or names it holds as well
 	Section string        `json:"section"`           // of docs/operating.md
 }
 
@@ -33,4 +34,22 @@ type Peer struct {
 	SeenAt  Time     `json:"seen_at"`         // when the store heard of it last
 	Silent  bool     `json:"silent"`          // longer ago than of others
 	Differs []string `json:"differs"`         // settings that are not those of the server that says it
+}
+
+// Curve is what happened to a sale over all servers, in steps of the same length. Each list has a value for each step.
+type Curve struct {
+	SaleID     sluice.SaleID `json:"sale_id"`
+	ServerTime Time          `json:"server_time"`
+	From       *Time         `json:"from"`   // the beginning of the first step; null: there is none
+	StepS      int64         `json:"step_s"` // how long a step is, in seconds
+	// Answers to claims by what became of them: accepted, sold_out, limited (per buyer or value), not_now (not open
+	// yet, closed or paused), too_often (rates), refused (for who or what sent them), failed (nothing was decided).
+	Answers map[string][]int64 `json:"answers"`
+	// Of the servers that answered: claims on their way, and how long the fastest half and 99 of 100 answers took at
+	// most, in milliseconds; 0: there were none.
+	InFlight []int64   `json:"in_flight"`
+	P50Ms    []float64 `json:"p50_ms"`
+	P99Ms    []float64 `json:"p99_ms"`
+	// Missing servers have not told what they counted: the sums are too small there.
+	Missing []int64 `json:"missing"`
 }

@@ -131,6 +131,15 @@ func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (sluice.AuditRepor
 	return get[sluice.AuditReport](ctx, c, adminSalePath(id)+"/audit")
 }
 
+// Curve returns what happened to a sale, second by second, not before a time; zero: from its first claim on.
+func (c *Client) Curve(ctx context.Context, id sluice.SaleID, from time.Time) (api.Curve, error) {
+	since := ""
+	if !from.IsZero() {
+		since = from.UTC().Format(time.RFC3339)
+	}
+	return get[api.Curve](ctx, c, adminSalePath(id)+"/curve"+query("from", since))
+}
+
 // CheckSale asks one server whether a sale is ready to be sold.
 func (c *Client) CheckSale(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, error) {
 	return get[api.SaleCheck](ctx, c, adminSalePath(sale)+"/check")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,208 +15,311 @@ import (
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/condition"
+	"github.com/sluicehq/sluice/internal/curve"
 	"github.com/sluicehq/sluice/internal/disk"
+	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loop"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/settle"
 )
 
-// conditions watches for what the table of conditions has: package condition.
+// conditions watches for what the table of conditions has: package condition. One loop looks; who asks gets what it
+// has seen last.
 type conditions struct {
 	*Engine
-	watch condition.Watch
+	watch    condition.Watch
+	standing atomic.Pointer[[]condition.Standing]
 
-	mu       sync.Mutex
-	at       time.Time // of the last look
-	standing []condition.Standing
+	slowly     time.Time // when what costs more was looked at last
+	settingsAt time.Time
+	webhooks   []condition.Named
+	evicts     []condition.Named
+	settings   []condition.Named
+	refusers   []condition.Named
+	unready    map[sluice.SaleID]string
 
-	webhooks []string
-	settings []string
-	unready  map[sluice.SaleID]string
-
-	riskFailed atomic.Pointer[failure]
+	mu      sync.Mutex
+	failing map[string]failure // services that were left alone, by address
 }
 
-// failure is an error, and when it was.
+// failure is what failed, and when.
 type failure struct {
-	error
-	at time.Time
+	why string
+	at  time.Time
 }
 
 const (
-	// A look is taken every lookAround, and for who asks, if the last is older than fresh.
-	lookAround = 5 * time.Second
-	fresh      = time.Second
-	// What costs calls of the databases is looked at every so often.
+	// lookEach is how often all is looked at, and lookSlowly how often what reads much of the databases is.
+	lookEach   = 5 * time.Second
 	lookSlowly = 10 * time.Second
-	// soon is how long before its opening a sale should be ready, and mostSoon how many such sales are checked.
+	// lookFor bounds each question to a database.
+	lookFor = 2 * time.Second
+	// soon is how long before its opening a sale should be ready, and mostSoon how many such sales are looked at.
 	soon     = 15 * time.Minute
 	mostSoon = 5
-	// lately is how long one failure of a risk service counts.
-	lately = 10 * time.Second
-	// wrongClock is how far clocks may be apart, and wrongLate how late endings may be: as in the alerts.
+	// resting is how long a risk service that was left alone counts as failing.
+	resting = 10 * time.Second
+	// wrongClock is how far clocks may be apart.
 	wrongClock = 2 * time.Second
-	wrongLate  = 10 * time.Second
 )
 
 func (c *conditions) run(ctx context.Context) {
-	slowly := time.Time{}
-	for range loop.Every(ctx, lookAround) {
-		if time.Since(slowly) >= lookSlowly {
-			slowly = time.Now()
-			c.lookSlowly(ctx)
-		}
-		c.now(ctx)
+	for range loop.Every(ctx, lookEach) {
+		standing := c.watch.Look(c.look(ctx))
+		c.standing.Store(&standing)
 	}
 }
 
 // now returns what is wrong, the worst first.
-func (c *conditions) now(ctx context.Context) []condition.Standing {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if time.Since(c.at) >= fresh {
-		c.standing = c.watch.Look(c.look(ctx))
-		c.at = time.Now()
+func (c *conditions) now() []condition.Standing {
+	if standing := c.standing.Load(); standing != nil {
+		return *standing
 	}
-	return c.standing
+	return nil
 }
 
 // look gathers what this server sees.
 func (c *conditions) look(ctx context.Context) *condition.Seen {
-	s := &condition.Seen{Now: time.Now()}
-	s.Ledger, s.Store = c.server.Answer(ctx)
-	if errors.Is(s.Ledger, sluice.ErrRefusesWrites) {
-		s.Refuses, s.Ledger = s.Ledger, nil
-	}
-	if c.replicas != nil {
-		s.Replicas = c.replicas.now()
-	}
+	s := &condition.Seen{Now: time.Now(), InStore: c.cfg.Ledger == inStore}
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		err := c.server.AskLedger(ctx)
+		s.Refuses = errors.Is(err, sluice.ErrRefusesWrites)
+		s.Ledger = err != nil && !s.Refuses
+	})
+	asking.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, lookFor)
+		defer cancel()
+		s.Store = c.store.Ping(ctx) != nil
+	})
+	asking.Wait()
+	s.Replicas = c.Engine.replicas != nil && c.Engine.replicas.now() != nil
 	for _, d := range c.follower.peers.differences() {
-		s.Differ = append(s.Differ, d.String())
+		s.Differ = append(s.Differ, condition.Named{Name: d.Node, Detail: d.String()})
 	}
-	s.Silent = c.follower.peers.silent()
-	c.clocks(s)
-	if f := c.riskFailed.Load(); f != nil && s.Now.Sub(f.at) < lately {
-		s.Risk = f.error
-	}
-	if c.ledgerDriver.Own || c.storeDriver.Own {
-		if err := disk.Low(filepath.Join(c.cfg.DataDir, "ledger.db")); err != nil {
-			s.Disks = []string{err.Error()}
+	for _, p := range c.follower.peers.known() {
+		if p.Silent {
+			heard := "heard of last at " + p.Seen.UTC().Format(time.TimeOnly)
+			s.Silent = append(s.Silent, condition.Named{Name: p.Node, Detail: heard})
 		}
 	}
+	c.clocks(s)
+	if c.ledgerDriver.Own || c.storeDriver.Own {
+		if err := disk.Low(filepath.Join(c.cfg.DataDir, "ledger.db")); err != nil {
+			s.Disks = []condition.Named{{Name: c.node, Detail: err.Error()}}
+		}
+	}
+	c.restingServices(s)
 	c.sales(s)
-	s.Webhooks, s.Settings = c.webhooks, c.settings
+	if s.Now.Sub(c.slowly) >= lookSlowly && !s.Store {
+		c.slowly = s.Now
+		c.lookSlowly(ctx, s)
+	}
+	s.Webhooks, s.Evicts, s.Settings, s.Refusers = c.webhooks, c.evicts, c.settings, c.refusers
 	for i := range s.Sales {
 		s.Sales[i].NotReady = c.unready[s.Sales[i].ID]
 	}
 	return s
 }
 
-// clocks adds what time has to do with.
+// clocks adds how they differ.
 func (c *conditions) clocks(s *condition.Seen) {
-	if clocks := c.settling.clocks.Load(); clocks != nil {
-		for _, of := range []struct {
-			name  string
-			ahead time.Duration
-		}{{"ledger", clocks.Ledger}, {"store", clocks.Store}} {
-			if of.ahead.Abs() > wrongClock {
-				s.Clocks = append(s.Clocks, fmt.Sprintf("%s: %s ahead of this server", of.name, of.ahead.Round(time.Second)))
-			}
-		}
-		s.ExpiryBehind = condition.Lateness{By: clocks.Behind}
+	clocks := c.settling.clocks.Load()
+	if clocks == nil {
+		return
 	}
-	s.Overdue.Wrong = wrongLate
-	if b := c.settling.waits.Load(); b != nil {
-		for _, sale := range b.Sales {
-			for _, since := range []time.Time{sale.OldestDue, sale.OldestRelease} {
-				if !since.IsZero() {
-					s.Overdue.By = max(s.Overdue.By, b.At.Sub(since))
-				}
+	s.ExpiryBehind = clocks.Behind
+	for _, of := range []struct {
+		name  string
+		ahead time.Duration
+	}{{"ledger", clocks.Ledger}, {"store", clocks.Store}} {
+		if of.ahead.Abs() > wrongClock {
+			way := "ahead of"
+			if of.ahead < 0 {
+				way = "behind"
 			}
+			s.Clocks = append(s.Clocks, condition.Named{Name: of.name, Detail: fmt.Sprintf("%s %s this server's",
+				of.ahead.Abs().Round(time.Second), way)})
 		}
 	}
 }
 
-// sales adds those that are not over, as the board has them.
+// rests notes that a risk service is left alone.
+func (c *conditions) rests(address, why string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing == nil {
+		c.failing = map[string]failure{}
+	}
+	c.failing[address] = failure{why, time.Now()}
+}
+
+func (c *conditions) restingServices(s *condition.Seen) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.failing, func(_ string, f failure) bool { return s.Now.Sub(f.at) > resting })
+	for _, address := range slices.Sorted(maps.Keys(c.failing)) {
+		s.Risk = append(s.Risk, condition.Named{Name: address, Detail: c.failing[address].why})
+	}
+}
+
+// sales adds those that something could be wrong with.
 func (c *conditions) sales(s *condition.Seen) {
-	waits := c.settling.waits.Load()
+	waits, codes := c.settling.waits.Load(), map[sluice.SaleID]map[string]int64{}
+	c.claims.Each(func(sale sluice.SaleID, code string, n int64) {
+		if codes[sale] == nil {
+			codes[sale] = map[string]int64{}
+		}
+		codes[sale][code] = n
+	})
 	for id, v := range c.board.Views() {
 		now := v.LedgerTime(s.Now)
 		refusal := v.Sale.Refusal(now)
-		sale := condition.Sale{
-			ID: id, Fence: v.Sale.Fence, Outdated: settle.Outdated(&v.Sale), Total: v.Sale.Total, Left: v.Available(),
-			Backlog: v.Reading.Backlog, Paused: refusal == sluice.Paused,
-		}
-		if v.Down && s.Ledger == nil && s.Refuses == nil {
-			sale.Down = cmp.Or(v.Cause, errSilent).Error()
-		}
+		waiting := port.SaleBacklog{}
 		if waits != nil {
-			sale.DeadLetters = waits.Sales[id].DeadLetters
+			waiting = waits.Sales[id]
+		}
+		idle := refusal == sluice.Closed || refusal == sluice.NotOpen && v.Sale.OpensAt.Sub(now) > soon
+		if v.Archived() || idle && v.Sale.Fence == "" && v.Reading.Backlog == 0 && waiting == (port.SaleBacklog{}) {
+			continue
+		}
+		sale := condition.Sale{
+			ID: id, Fence: v.Sale.Fence, Outdated: settle.Outdated(&v.Sale), Down: v.Down, Closed: refusal == sluice.Closed,
+			Paused: refusal == sluice.Paused, Total: v.Sale.Total, Left: v.Available(), Taken: v.Shown().Taken,
+			Epoch: v.Reading.Epoch, Backlog: v.Reading.Backlog, Oldest: v.Reading.Oldest, DeadLetters: waiting.DeadLetters,
+		}
+		if !v.Down && !v.InStep() && v.Reading.Fence != port.FenceLoading {
+			sale.Off = cmp.Or(v.Reading.Fence, fmt.Sprintf("the ledger has epoch %d of it, the database %d", v.Reading.Epoch,
+				v.Sale.Epoch))
+		}
+		for _, since := range []time.Time{waiting.OldestDue, waiting.OldestRelease} {
+			if !since.IsZero() {
+				sale.Late = max(sale.Late, waits.At.Sub(since))
+			}
 		}
 		if refusal == 0 {
 			sale.OpenFor = max(now.Sub(v.Sale.OpensAt), 1)
-			codes, reasons, counted := c.claims.Of(id)
-			if sale.Counts = codes; !counted {
-				sale.Counts = nil
-			}
-			for reason, n := range reasons {
-				codes[reason] += n
+			if _, reasons, counted := c.claims.Of(id); counted {
+				sale.Codes, sale.Reasons = codes[id], reasons
+				if sale.Codes == nil {
+					sale.Codes = map[string]int64{}
+				}
 			}
 		}
-		if refusal != sluice.Closed || sale.DeadLetters > 0 || sale.Backlog > 0 || sale.Fence != "" {
-			s.Sales = append(s.Sales, sale)
-		}
+		s.Sales = append(s.Sales, sale)
 	}
 	slices.SortFunc(s.Sales, func(a, b condition.Sale) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-var errSilent = errors.New("it does not answer for this sale")
-
-// lookSlowly looks at what costs calls of the databases. Where one does not answer, what was known stays.
-func (c *conditions) lookSlowly(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, lookAround)
+// lookSlowly looks at what costs the databases more. Where one does not answer, what was known stays.
+func (c *conditions) lookSlowly(ctx context.Context, s *condition.Seen) {
+	asking, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
-	webhooks, settings, unready := []string(nil), []string(nil), map[sluice.SaleID]string{}
-	all, failed := c.store.Webhooks(ctx)
-	for i := range all {
-		if w := &all[i]; w.Failures > 0 && w.DisabledAt.IsZero() {
-			webhooks = append(webhooks, fmt.Sprintf("%s: %s", w.ID, w.LastError))
+	if all, err := c.store.Webhooks(asking); err == nil {
+		c.webhooks = nil
+		for i := range all {
+			switch w := &all[i]; {
+			case !w.DisabledAt.IsZero() && w.DisabledWhy != httpapi.DisabledByHand:
+				c.webhooks = append(c.webhooks, condition.Named{Name: string(w.ID), Detail: "disabled: " + w.DisabledWhy})
+			case w.DisabledAt.IsZero() && w.Failures > 1:
+				c.webhooks = append(c.webhooks, condition.Named{Name: string(w.ID), Detail: w.LastError})
+			}
 		}
 	}
-	risks, unknown := c.risks(ctx)
+	c.compareServers(asking, s)
+	if s.Now.Sub(c.settingsAt) >= time.Minute {
+		c.settingsAt = s.Now
+		c.lookAtSettings(asking)
+	}
+	c.unready = map[sluice.SaleID]string{}
+	for _, v := range c.opening(s) {
+		asking, cancel := context.WithTimeout(ctx, lookFor)
+		if found := c.server.Unready(asking, v); found != "" {
+			c.unready[v.Sale.ID] = found
+		}
+		cancel()
+	}
+}
+
+// lookAtSettings looks for those that can lose something.
+func (c *conditions) lookAtSettings(ctx context.Context) {
+	risks, err := c.Engine.risks(ctx)
+	if err != nil {
+		return
+	}
 	if c.durability != nil {
 		risks = slices.Concat(risks, c.durability.now())
 	}
+	c.evicts, c.settings = nil, nil
 	for i := range risks {
-		settings = append(settings, risks[i].Text())
-	}
-	for _, id := range c.opening(time.Now()) {
-		if found := c.server.Unready(ctx, id); found != "" {
-			unready[id] = found
+		to := &c.settings
+		if risks[i].Evicts {
+			to = &c.evicts
 		}
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.unready = unready; failed == nil {
-		c.webhooks = webhooks
-	}
-	if unknown == nil {
-		c.settings = settings
+		*to = append(*to, condition.Named{Name: risks[i].Setting, Detail: risks[i].Text()})
 	}
 }
 
 // opening returns the next sales that open soon.
-func (c *conditions) opening(now time.Time) (ids []sluice.SaleID) {
-	var next []*admission.View
-	for _, v := range c.board.Views() {
-		if in := v.Sale.OpensAt.Sub(v.LedgerTime(now)); in > 0 && in < soon && !v.Archived() {
+func (c *conditions) opening(s *condition.Seen) (next []*admission.View) {
+	for i := range s.Sales {
+		v := c.board.View(s.Sales[i].ID)
+		if v != nil && v.Sale.OpensAt.After(v.LedgerTime(s.Now)) && !v.Down {
 			next = append(next, v)
 		}
 	}
 	slices.SortFunc(next, func(a, b *admission.View) int {
 		return cmp.Or(a.Sale.OpensAt.Compare(b.Sale.OpensAt), cmp.Compare(a.Sale.ID, b.Sale.ID))
 	})
-	for _, v := range next[:min(len(next), mostSoon)] {
-		ids = append(ids, v.Sale.ID)
+	return next[:min(len(next), mostSoon)]
+}
+
+const (
+	// compareFor is the time of which the answers of servers are compared, and enough how many of them say something.
+	compareFor = 30 * time.Second
+	enough     = 50
+	// mostCompared is of how many sales.
+	mostCompared = 5
+)
+
+// compareServers finds those that refuse more than half of their buyers where another one refuses next to none.
+func (c *conditions) compareServers(ctx context.Context, s *condition.Seen) {
+	type tally struct{ all, refused int64 }
+	servers, compared := map[string]tally{}, 0
+	for i := range s.Sales {
+		if s.Sales[i].OpenFor == 0 || len(s.Sales[i].Codes) == 0 || compared == mostCompared {
+			continue
+		}
+		compared++
+		from := s.Now.Add(-compareFor)
+		stretches, err := c.store.Stretches(ctx, s.Sales[i].ID, from.Add(-curve.Longest))
+		if err != nil {
+			return
+		}
+		for node, counts := range curve.ByServer(stretches, from) {
+			t := servers[node]
+			for kind, n := range counts {
+				if t.all += n; curve.Kind(kind) == curve.Refused {
+					t.refused += n
+				}
+			}
+			servers[node] = t
+		}
 	}
-	return ids
+	c.refusers = nil
+	fair := ""
+	for node, t := range servers {
+		if t.all >= enough && 20*t.refused <= t.all {
+			fair = max(fair, node)
+		}
+	}
+	for _, node := range slices.Sorted(maps.Keys(servers)) {
+		if t := servers[node]; fair != "" && t.all >= enough && 2*t.refused > t.all {
+			c.refusers = append(c.refusers, condition.Named{
+				Name: node, Detail: fmt.Sprintf("%d of its last %d claims, and next to none of %s", t.refused, t.all, fair),
+			})
+		}
+	}
 }

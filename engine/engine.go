@@ -24,6 +24,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/curve"
 	"github.com/sluicehq/sluice/internal/httpapi"
 	"github.com/sluicehq/sluice/internal/loglimit"
 	"github.com/sluicehq/sluice/internal/loop"
@@ -66,6 +67,7 @@ type Engine struct {
 
 	connections listeners
 	claims      *metrics.Claims
+	requests    *metrics.Requests
 	replicas    *replicaWatch // nil: claims wait for no replicas
 	durability  *durability   // nil: the store is no server's
 	control     *settle.Control
@@ -203,7 +205,7 @@ func (e *Engine) compose() error {
 		view := e.board.View(sale)
 		return view != nil && !view.Archived()
 	}, e.saleMetrics, httpapi.ClaimCodes(), httpapi.RefusalReasons())
-	e.conditions = &conditions{Engine: e}
+	e.conditions, e.requests = &conditions{Engine: e}, counts.Requests(httpapi.Patterns())
 	e.server = httpapi.New(e.serverOptions(counts, way, pages, eligibility, proxies))
 	counts.Streams(e.server.Streams, e.server.StreamsRefused)
 	if e.cfg.Registerer != nil { // all that it reads is there
@@ -309,7 +311,7 @@ func (e *Engine) serverOptions(
 		Identify: e.cfg.Identify, Signed: e.cfg.Signed,
 		Admins: e.who.admins, AdminDecided: counts.AdminActions(),
 		Pages: pages, Console: e.newConsole(), Metrics: counts.Handler(), Log: e.cfg.Log,
-		Claims: e.claims, Timer: counts.Requests(httpapi.Patterns()), LogLevel: e.cfg.Verbosity,
+		Claims: e.claims, Timer: e.requests, LogLevel: e.cfg.Verbosity,
 	}
 	if _, ok := port.As[port.Risky](e.ledger); ok {
 		options.LedgerRisks = e.risks
@@ -348,6 +350,9 @@ func (e *Engine) start(ctx context.Context) {
 	e.loops.Go(func() { e.reconcile.run(running) })
 	e.loops.Go(func() { e.settling.run(running) })
 	e.loops.Go(func() { e.conditions.run(running) })
+	recorder := curve.NewRecorder(e.node, e.store.KeepStretches)
+	e.loops.Go(func() { e.recordCurves(running, recorder) })
+	e.loops.Go(func() { e.keepCurves(running, recorder) })
 	e.loops.Go(func() {
 		keep := retention{records: e.cfg.RecordRetention, orders: e.cfg.OrderRetention, ledgerTime: e.ledgerTime}
 		tidy(running, e.store, e.node, keep, e.cfg.Log)

@@ -165,8 +165,8 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 			if err == nil && (v.Took > 0 || v.Failed != nil) {
 				counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			}
-			if v.Failed != nil {
-				e.conditions.riskFailed.Store(&failure{v.Failed, time.Now()})
+			if errors.Is(v.Failed, tickets.ErrRests) {
+				e.conditions.rests(tickets.Address(rule.URL), v.Failed.Error())
 			}
 			return v, err
 		},

@@ -86,7 +86,7 @@ func (p *peers) saw(live []port.Server) {
 	p.note(live, time.Now())
 	var differ []port.Difference
 	for i := range live {
-		if names := p.differs(&live[i]); len(names) > 0 {
+		if names := p.differs(&live[i]); len(names) > 0 && !live[i].Left {
 			differ = append(differ, port.Difference{Node: live[i].Node, Admin: live[i].Admin, Settings: names})
 		}
 	}
@@ -106,7 +106,7 @@ func (p *peers) saw(live []port.Server) {
 }
 
 // remembered is how long a server that says nothing is spoken of.
-const remembered = 10 * time.Minute
+const remembered = time.Hour
 
 // note remembers who lives. A server that starts again under another name is another one.
 func (p *peers) note(live []port.Server, now time.Time) {
@@ -116,7 +116,11 @@ func (p *peers) note(live []port.Server, now time.Time) {
 		p.last = map[string]seenServer{}
 	}
 	for i := range live {
-		p.last[live[i].Node] = seenServer{live[i], now}
+		if s := live[i]; s.Left {
+			delete(p.last, s.Node)
+		} else {
+			p.last[s.Node] = seenServer{s, now}
+		}
 	}
 	maps.DeleteFunc(p.last, func(_ string, s seenServer) bool { return now.Sub(s.at) > remembered })
 }
@@ -144,16 +148,6 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// silent names those that say nothing any more.
-func (p *peers) silent() (names []string) {
-	for _, s := range p.known() {
-		if s.Silent {
-			names = append(names, s.Node)
-		}
-	}
-	return names
 }
 
 // differs names the settings in which a server differs from this one.

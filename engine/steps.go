@@ -94,6 +94,11 @@ func (f *follower) heartbeat(ctx context.Context) {
 		f.name(beat)
 		cancel()
 	}
+	leaves := f.peers.self
+	leaves.Left = true
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = f.store.Heartbeat(last, leaves) // else it looks as if this server had been killed
 }
 
 // beat is one heartbeat. It notes when the store does not know this server of a moment ago,

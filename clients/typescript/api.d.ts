@@ -146,6 +146,7 @@ export interface Condition {
   cost: string;
   detail?: string;
   do: string;
+  more?: number;
   name: string;
   sale_id?: string;
   section: string;
@@ -194,6 +195,18 @@ export interface CreateWebhook {
   secret?: string;
   types?: string[];
   url: string;
+}
+
+export interface Curve {
+  answers: Record<string, unknown>;
+  from: string | null;
+  in_flight: number[];
+  missing: number[];
+  p50_ms: number[];
+  p99_ms: number[];
+  sale_id: string;
+  server_time: string;
+  step_s: number;
 }
 
 export interface DeadLetter {

@@ -92,10 +92,11 @@ var table = []row{
 	{"store/sqlitestore", []string{root, "internal/port", "internal/sqlcore", "internal/disk"}, []string{"*"}},
 	{"store/pgstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
 	{"store/mysqlstore", []string{root, "internal/port", "internal/sqlcore"}, []string{"*"}},
+	{"internal/curve", []string{root, "internal/port"}, nil},
 	{"internal/condition", []string{root, "internal/figures"}, nil},
 	{"internal/httpapi", []string{
 		root, "internal/port", "api", "internal/admission", "internal/settle", "internal/auth", "internal/condition",
-		"internal/tickets", "internal/content", "internal/loglimit", "internal/meters", "internal/picture",
+		"internal/curve", "internal/tickets", "internal/content", "internal/loglimit", "internal/meters", "internal/picture",
 	}, nil},
 	{"internal/picture", []string{root}, []string{"golang.org/x/image"}},
 	{"internal/web", []string{root, "api", "clients/typescript", "internal/content", "internal/figures"}, []string{
@@ -117,7 +118,7 @@ var table = []row{
 		root, "internal/port", "api", "ledger/sqliteledger", "store/sqlitestore",
 		"internal/admission", "internal/pipeline", "internal/settle", "internal/audit", "internal/notify", "internal/tickets",
 		"internal/auth", "internal/httpapi", "internal/web", "internal/console", "internal/disk", "internal/loglimit",
-		"internal/loop", "internal/metrics", "internal/condition",
+		"internal/loop", "internal/metrics", "internal/condition", "internal/curve",
 	}, []string{"*"}},
 
 	// For the tests of shops.

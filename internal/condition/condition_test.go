@@ -1,121 +1,194 @@
 package condition
 
 import (
-	"errors"
+	"fmt"
+	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/sluicehq/sluice"
 )
 
-// Each condition holds when it should, and no longer.
-func TestConditions(t *testing.T) {
-	failed := errors.New("connection refused")
-	open := func(change func(*Sale)) Seen {
-		s := Sale{ID: "phone", OpenFor: 5 * time.Minute, Total: 100, Left: 50, Counts: map[string]int64{"accepted": 9}}
-		change(&s)
-		return Seen{Sales: []Sale{s}}
+// open is a sale that sells: each look finds more claims.
+func open(look int, change func(*Sale)) Seen {
+	n := int64(10 * look)
+	s := Sale{
+		ID: "phone", OpenFor: 5 * time.Minute, Total: 1000, Left: 500, Taken: 500, Epoch: 1,
+		Codes: map[string]int64{"accepted": n, "sold_out": n}, Reasons: map[string]int64{},
 	}
-	late := Lateness{By: 11 * time.Second, Wrong: 10 * time.Second}
-	for name, planted := range map[string]struct {
-		first, then Seen // half a minute apart; then for as long
-	}{
-		"store_older":             {then: open(func(s *Sale) { s.Fence, s.Outdated = "older: x", true })},
-		"ledger_refuses":          {then: Seen{Refuses: failed}},
-		"ledger_down":             {then: Seen{Ledger: failed}},
-		"ledger_down of one sale": {then: open(func(s *Sale) { s.Down = "i/o timeout" })},
-		"ledger_lost":             {then: open(func(s *Sale) { s.Fence = "lost: x" })},
-		"replicas_missing":        {then: Seen{Replicas: failed}},
-		"servers_differ":          {then: Seen{Differ: []string{"b has another buyer_secret"}}},
-		"everybody_refused": {
-			then: open(func(s *Sale) { s.Counts["accepted"], s.Counts["token_expired"] = 7, 40 }),
-		},
-		"not_ready":    {then: open(func(s *Sale) { s.NotReady, s.OpenFor = "units: the total is 0", 0 })},
-		"nobody_comes": {then: open(func(s *Sale) { s.Counts["accepted"] = 7 })},
-		"store_down":   {then: Seen{Store: failed}},
-		"lag_grows": {
-			first: open(func(s *Sale) { s.Backlog, s.Counts["accepted"] = 3, 7 }),
-			then:  open(func(s *Sale) { s.Backlog = 4 }),
-		},
-		"dead_letters":      {then: open(func(s *Sale) { s.DeadLetters = 1 })},
-		"expiry_late":       {then: Seen{Overdue: late}},
-		"expiry_behind":     {then: Seen{ExpiryBehind: late}},
-		"clocks_apart":      {then: Seen{Clocks: []string{"store: 3s ahead"}}},
-		"risk_fails":        {then: Seen{Risk: failed}},
-		"webhook_fails":     {then: Seen{Webhooks: []string{"wh_1: 503"}}},
-		"server_silent":     {then: Seen{Silent: []string{"b"}}},
-		"disk_full_soon":    {then: Seen{Disks: []string{"/data: 1% left"}}},
-		"settings_risk":     {then: Seen{Settings: []string{"appendonly no"}}},
-		"paused":            {then: open(func(s *Sale) { s.Paused, s.OpenFor = true, 0 })},
-		"units_nearly_gone": {then: open(func(s *Sale) { s.Left = 5 })},
-	} {
+	change(&s)
+	return Seen{Sales: []Sale{s}}
+}
+
+func one(look int) []Named { return []Named{{"b", fmt.Sprint("detail ", look)}} }
+
+// planted are the faults: what a server sees, look by look, while each lasts.
+var planted = map[string]func(look int) Seen{
+	"store_older":    func(i int) Seen { return open(i, func(s *Sale) { s.Fence, s.Outdated = "older: x", true }) },
+	"ledger_refuses": func(int) Seen { return Seen{Refuses: true} },
+	"ledger_down":    func(int) Seen { return Seen{Ledger: true} },
+	"ledger_lost":    func(i int) Seen { return open(i, func(s *Sale) { s.Fence = "lost: x" }) },
+	"not_loaded":     func(i int) Seen { return open(i, func(s *Sale) { s.Off = "another ledger decides" }) },
+	"ledger_evicts":  func(i int) Seen { return Seen{Evicts: one(i)} },
+
+	"replicas_missing": func(int) Seen { return Seen{Replicas: true} },
+	"servers_differ":   func(i int) Seen { return Seen{Differ: one(i)} },
+	"one_refuses":      func(i int) Seen { return Seen{Refusers: one(i)} },
+	"everybody_refused": func(i int) Seen {
+		return open(i, func(s *Sale) {
+			n := int64(40 * i)
+			s.Codes = map[string]int64{"unauthenticated": n}
+			s.Reasons = map[string]int64{"token_time": n - 5, "token_missing": 5}
+		})
+	},
+	"not_ready":    func(i int) Seen { return open(i, func(s *Sale) { s.NotReady, s.OpenFor = "units: none", 0 }) },
+	"store_down":   func(int) Seen { return Seen{Store: true} },
+	"lag_grows":    func(i int) Seen { return open(i, func(s *Sale) { s.Oldest, s.Backlog = 7, int64(100-i) }) },
+	"dead_letters": func(i int) Seen { return open(i, func(s *Sale) { s.DeadLetters = 1 }) },
+	"expiry_late": func(i int) Seen {
+		return open(i, func(s *Sale) { s.Late = time.Duration(11+i) * time.Second })
+	},
+	"nobody_comes":  func(int) Seen { return open(3, func(*Sale) {}) },
+	"expiry_behind": func(i int) Seen { return Seen{ExpiryBehind: time.Duration(i+1) * time.Second} },
+	"clocks_apart":  func(i int) Seen { return Seen{Clocks: one(i)} },
+	"risk_fails":    func(i int) Seen { return Seen{Risk: one(i)} },
+	"webhook_fails": func(i int) Seen { return Seen{Webhooks: one(i)} },
+	"server_silent": func(i int) Seen { return Seen{Silent: one(i)} },
+
+	"disk_full_soon":    func(i int) Seen { return Seen{Disks: one(i)} },
+	"settings_risk":     func(i int) Seen { return Seen{Settings: one(i)} },
+	"paused":            func(i int) Seen { return open(i, func(s *Sale) { s.Paused, s.OpenFor = true, 0 }) },
+	"units_nearly_gone": func(i int) Seen { return open(i, func(s *Sale) { s.Left, s.Taken = 50, 950 }) },
+}
+
+// looks are five seconds apart.
+type looks struct {
+	Watch
+	now time.Time
+}
+
+func (l *looks) look(s Seen) (names []string, since map[string]time.Time) {
+	if l.now.IsZero() {
+		l.now = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
+	}
+	l.now = l.now.Add(5 * time.Second)
+	s.Now, since = l.now, map[string]time.Time{}
+	for _, standing := range l.Look(&s) {
+		names = append(names, standing.Name)
+		since[standing.Name] = standing.Since
+	}
+	return names, since
+}
+
+// Each condition is said within ten seconds, or a minute where it has to compare, since when it holds, whatever its
+// detail is by now; nothing else is said, and it is gone as soon after.
+func TestConditions(t *testing.T) {
+	for name, fault := range planted {
 		t.Run(name, func(t *testing.T) {
-			name, _, _ := strings.Cut(name, " ")
-			var w Watch
-			now := time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
-			look := func(s Seen, after time.Duration) (names []string, since time.Time) {
-				now = now.Add(after)
-				s.Now = now
-				s.Sales = slices.Clone(s.Sales)
-				for _, standing := range w.Look(&s) {
-					if names = append(names, standing.Name); standing.Name == name {
-						since = standing.Since
+			var l looks
+			for i := range 20 {
+				if names, _ := l.look(open(i, func(*Sale) {})); len(names) > 0 {
+					t.Fatalf("%v although all is well", names)
+				}
+			}
+			within, begun := 2, l.now.Add(5*time.Second)
+			switch name {
+			case "nobody_comes", "lag_grows":
+				within = 14
+			case "expiry_late", "server_silent":
+				within = 6
+			}
+			said := 0
+			for i := range 30 {
+				names, since := l.look(fault(i + 20))
+				switch {
+				case len(names) > 1 || len(names) == 1 && names[0] != name:
+					t.Fatalf("look %d: %v, want %s alone", i, names, name)
+				case len(names) == 0 && (said > 0 || i >= within):
+					t.Fatalf("look %d: it is not said", i)
+				case len(names) == 1:
+					said++
+					if since[name].Before(begun) || since[name].After(begun.Add(time.Duration(within*5)*time.Second)) {
+						t.Fatalf("since %s, begun at %s", since[name], begun)
 					}
 				}
-				return names, since
 			}
-			begun := planted.first
-			if begun.Sales == nil {
-				begun = open(func(s *Sale) { s.Counts["accepted"] = 7 })
-			}
-			look(begun, 0)
-			if names, _ := look(begun, time.Second); len(names) > 0 {
-				t.Fatalf("%v although all is well", names)
-			}
-			look(begun, apart)
-			var first time.Time
-			for i := range 3 {
-				names, since := look(planted.then, 10*time.Second)
-				if !slices.Contains(names, name) || len(names) > 1 {
-					t.Fatalf("%d: %v, want %s alone", i, names, name)
+			for i := range 4 {
+				names, _ := l.look(open(1000+10*i, func(*Sale) {}))
+				if i >= 2 && len(names) > 0 {
+					t.Errorf("%v although it is over", names)
 				}
-				if i == 0 {
-					first = since
-				}
-				if since != first || since.IsZero() {
-					t.Errorf("since %s, first seen at %s", since, first)
-				}
-			}
-			busy := open(func(s *Sale) { s.Counts["accepted"] = 1000 })
-			look(busy, time.Second)
-			if names, _ := look(busy, time.Second); len(names) > 0 {
-				t.Errorf("%v although it is over", names)
 			}
 		})
 	}
+	if names := slices.Sorted(maps.Keys(planted)); len(names) != len(table) {
+		t.Errorf("%d faults are planted for %d conditions", len(names), len(table))
+	}
+}
+
+// What is no fault: each lasts for minutes, and nothing is said.
+func TestFalseAlarms(t *testing.T) {
+	for name, seen := range map[string]func(look int) Seen{
+		"a rush whose journal moves": func(i int) Seen {
+			return open(i, func(s *Sale) { s.Backlog, s.Oldest = 900, int64(1000*i+1) })
+		},
+		"sold out, and robots are left": func(i int) Seen {
+			return open(1, func(s *Sale) {
+				s.Left, s.Taken = 0, 1000
+				s.Codes["unauthenticated"], s.Reasons["token_missing"] = int64(50*i), int64(50*i)
+			})
+		},
+		"a crowd that finds nothing left": func(i int) Seen {
+			return open(1, func(s *Sale) { s.Codes["sold_out"], s.Codes["forbidden"] = int64(900*i), int64(30*i) })
+		},
+		"a quiet night of a long sale": func(int) Seen { return open(1, func(s *Sale) { s.OpenFor = 50 * time.Hour }) },
+		"another server sells":         func(i int) Seen { return open(1, func(s *Sale) { s.Taken = int64(i) }) },
+		"claims are not counted":       func(int) Seen { return open(1, func(s *Sale) { s.Codes, s.Reasons = nil, nil }) },
+		"a closed sale is loaded again": func(i int) Seen {
+			return open(i, func(s *Sale) { s.Fence, s.Closed, s.OpenFor = "late: x", true, 0 })
+		},
+		"a load that takes a moment": func(i int) Seen {
+			return open(i, func(s *Sale) {
+				if i%10 == 0 {
+					s.Off = "epoch 1, where the store has 2"
+				}
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var l looks
+			for i := range 60 {
+				if names, _ := l.look(seen(i)); len(names) > 0 {
+					t.Fatalf("look %d: %v", i, names)
+				}
+			}
+		})
+	}
+}
+
+// The worse comes first: no row is more urgent than one above it. What is in the store is said once, and many sales do
+// not make a long list.
+func TestTheWorseFirst(t *testing.T) {
+	order := []Urgency{Page, Warning, Note}
 	for i := range table {
+		if i > 0 && slices.Index(order, table[i].Urgency) < slices.Index(order, table[i-1].Urgency) {
+			t.Errorf("%s is more urgent than %s above it", table[i].Name, table[i-1].Name)
+		}
 		if Find(table[i].Name) != &table[i] {
 			t.Errorf("%s stands twice", table[i].Name)
 		}
 	}
-}
-
-// Of two at once the worse comes first, and a crowd that finds nothing left is no fault of the shop's.
-func TestTheWorseFirst(t *testing.T) {
-	var w Watch
-	s := Seen{Now: time.Now(), Store: errors.New("down"), Ledger: errors.New("down"), Webhooks: []string{"x"}}
-	var names []string
-	for _, standing := range w.Look(&s) {
-		names = append(names, standing.Name)
+	var l looks
+	if names, _ := l.look(Seen{Store: true, Ledger: true, InStore: true, Webhooks: one(0)}); !slices.Equal(names,
+		[]string{"ledger_down", "webhook_fails"}) {
+		t.Errorf("%v", names)
 	}
-	if want := []string{"ledger_down", "store_down", "webhook_fails"}; !slices.Equal(names, want) {
-		t.Errorf("%v, want %v", names, want)
+	many := Seen{Now: l.now.Add(time.Second)}
+	for i := range 10_000 {
+		many.Sales = append(many.Sales, Sale{ID: sluice.SaleID(fmt.Sprint("sale-", i)), Paused: true})
 	}
-	counts := map[string]int64{sluice.SoldOut.String(): 900, "no_token": 30}
-	sold := Sale{OpenFor: time.Minute, lately: &lately{counts: counts}}
-	if detail, holds := everybodyRefused(&sold); holds {
-		t.Errorf("a sale that is sold out refuses everybody: %s", detail)
+	if all := l.Look(&many); len(all) != shown || all[shown-1].More != 10_000-shown {
+		t.Errorf("%d conditions, the last with %d more", len(all), all[len(all)-1].More)
 	}
 }

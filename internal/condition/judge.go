@@ -2,161 +2,184 @@ package condition
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/figures"
 )
 
-// Seen is what one server sees at a moment. What is nil or empty is well.
+// Seen is what one server sees at a moment. What is false or empty is well.
 type Seen struct {
 	Now      time.Time
-	Ledger   error // it does not answer
-	Refuses  error // it answers, and takes no writes
-	Replicas error // too few of the ledger's are connected
-	Store    error // the database does not answer, or is full
-	Risk     error // a risk service has failed within the last moments
-	Settings []string
-	Differ   []string // servers with other settings
-	Silent   []string // servers that were there some minutes ago
-	Clocks   []string // those that are wrong, and by how much
-	Webhooks []string // those that fail, and why
-	Disks    []string // those that are nearly full
+	InStore  bool // the ledger is in the store: what is said of the one is said of the other
+	Ledger   bool // it does not answer
+	Refuses  bool // it answers, and takes no writes
+	Replicas bool // too few of the ledger's are connected
+	Store    bool // the database does not answer, or is full
 
-	Overdue      Lateness // of orders that should have ended, or of units that should be back
-	ExpiryBehind Lateness
+	Risk     []Named // services that are left alone for a moment
+	Evicts   []Named // settings by which the ledger throws keys away
+	Settings []Named // other settings that can lose something
+	Differ   []Named // servers with other settings
+	Refusers []Named // servers that refuse far more than others
+	Silent   []Named // servers that were there, and did not say that they stop
+	Clocks   []Named // those that are wrong
+	Webhooks []Named
+	Disks    []Named // that are nearly full
 
-	Sales []Sale // that are not over
+	ExpiryBehind time.Duration
+
+	Sales []Sale // those that something could be wrong with
 }
 
-// Lateness is how late something is, and when that begins to be wrong.
-type Lateness struct{ By, Wrong time.Duration }
+// Named is one of several of a kind: what it is, and what is wrong with it.
+type Named struct{ Name, Detail string }
 
 // Sale is what the server sees of one.
 type Sale struct {
-	ID       sluice.SaleID
-	Fence    string // why its claims are refused; empty: they are not
-	Outdated bool   // it waits for a person who recovers it
-	Down     string // why the ledger does not answer for this sale, though it does for others; empty: it does
-	Paused   bool
-	OpenFor  time.Duration // since it can be bought; 0: it cannot
-	Total    int64         // or sluice.Unlimited
-	Left     int64         // or sluice.Unlimited
-	Backlog  int64         // journal entries that are not stored
-
+	ID          sluice.SaleID
+	Fence       string // why its claims are refused; empty: they are not
+	Outdated    bool   // it waits for a person who recovers it
+	Down        bool   // the ledger does not answer for this sale, though it does for others
+	Off         string // how the ledger holds another state of it than the database; empty: it does not
+	Closed      bool
+	Paused      bool
+	OpenFor     time.Duration // since it can be bought; 0: it cannot
+	Total, Left int64         // or sluice.Unlimited
+	Taken       int64
+	Epoch       int64
+	Backlog     int64 // journal entries that are not stored
+	Oldest      int64 // the sequence of the first claim in the oldest of them; 0: there is none
 	DeadLetters int64
-	NotReady    string           // it opens soon, and what the check of it has found; empty: nothing
-	Counts      map[string]int64 // answers to claims here by code, and refusals by reason, since the start
+	Late        time.Duration // how late endings, or units that come back, are
+	NotReady    string        // it opens soon, and could not be bought as it is; empty: it could
 
-	lately *lately // nil: for less than half a minute
+	// Answers to claims by code, and why claims were refused, both of this server since its start; nil: not known.
+	Codes, Reasons map[string]int64
+
+	past *past
 }
 
 // stopped reports whether something worse is known of it.
-func (s *Sale) stopped() bool { return s.Fence != "" || s.Down != "" }
+func (s *Sale) stopped() bool { return s.Fence != "" || s.Down || s.Off != "" }
 
-// lately is what has changed of a sale within half a minute to a minute.
-type lately struct {
-	counts map[string]int64
-	least  int64 // the smallest backlog
-}
-
-func ofSales(holds func(*Sale) (detail string, holds bool)) func(*Seen) []found {
+func ofSales(holds func(*Sale) (holds bool, detail string)) func(*Seen) []found {
 	return func(s *Seen) (all []found) {
 		for i := range s.Sales {
-			if detail, yes := holds(&s.Sales[i]); yes {
-				all = append(all, found{sale: string(s.Sales[i].ID), detail: detail})
+			if yes, detail := holds(&s.Sales[i]); yes {
+				all = append(all, found{sale: s.Sales[i].ID, detail: detail})
 			}
 		}
 		return all
 	}
 }
 
-func ifError(of func(*Seen) error) func(*Seen) []found {
+func ifTrue(of func(*Seen) bool) func(*Seen) []found {
 	return func(s *Seen) []found {
-		if err := of(s); err != nil {
-			return []found{{detail: err.Error()}}
+		if of(s) {
+			return []found{{}}
 		}
 		return nil
 	}
 }
 
-func each(of func(*Seen) []string) func(*Seen) []found {
+func each(of func(*Seen) []Named) func(*Seen) []found {
 	return func(s *Seen) (all []found) {
-		for _, detail := range of(s) {
-			all = append(all, found{detail: detail})
+		for _, one := range of(s) {
+			all = append(all, found{key: one.Name, detail: one.Name + ": " + one.Detail})
 		}
 		return all
 	}
 }
 
-func ifLonger(of func(*Seen) Lateness) func(*Seen) []found {
+// either holds where one of two holds.
+func either(one, other func(*Seen) []found) func(*Seen) []found {
 	return func(s *Seen) []found {
-		if late := of(s); late.By > late.Wrong {
-			return []found{{detail: late.By.Round(time.Second).String()}}
+		if all := one(s); len(all) > 0 {
+			return all
 		}
-		return nil
+		return other(s)
 	}
 }
 
-// either holds where one of two holds.
-func either(one, other func(*Seen) []found) func(*Seen) []found {
-	return func(s *Seen) []found { return append(one(s), other(s)...) }
+func number(n int64, of string) string {
+	if n != 1 {
+		of += "s"
+	}
+	return figures.Thousands(n) + " " + of
 }
 
-func number(n int64) string { return strconv.FormatInt(n, 10) }
-
-// crowd is from how many claims on a share of them says something.
-const crowd = 20
+const (
+	// crowd is from how many claims on a share of them says something.
+	crowd = 20
+	// justNow is the time in which a crowd shows that all are refused, and aMinute that in which nobody comes.
+	justNow, aMinute = 5 * time.Second, time.Minute
+	// rush is for how long after its opening a sale should have claims in every minute.
+	rush = 30 * time.Minute
+	// stuck is how long the oldest entry of a journal may wait.
+	stuck = 30 * time.Second
+	// wrongLate is how late endings may be.
+	wrongLate = 10 * time.Second
+)
 
 // ownFault are answers that say nothing about the shop: the sale is as it should be.
 var ownFault = []sluice.Code{
 	sluice.SoldOut, sluice.Insufficient, sluice.BuyerLimit, sluice.Closed, sluice.Paused, sluice.NotOpen,
 }
 
-// everybodyRefused: of the claims of the last moments none was accepted, and most were refused for
-// who or what sent them.
-func everybodyRefused(s *Sale) (string, bool) {
-	if s.lately == nil || s.OpenFor == 0 || s.stopped() {
-		return "", false
+// everybodyRefused: of a crowd nobody was accepted, and most were refused for who or what sent them.
+func everybodyRefused(s *Sale) (bool, string) {
+	codes, reasons, known := s.since(justNow)
+	if !known || s.OpenFor == 0 || s.Left == 0 || s.stopped() || codes[sluice.Accepted.String()] > 0 {
+		return false, ""
 	}
-	all, fair, top := int64(0), s.lately.counts[sluice.Accepted.String()], ""
-	for reason, n := range s.lately.counts {
-		if all += n; n > s.lately.counts[top] || n == s.lately.counts[top] && reason < top {
-			top = reason
-		}
+	all, fair := int64(0), int64(0)
+	for _, n := range codes {
+		all += n
 	}
 	for _, code := range ownFault {
-		fair += s.lately.counts[code.String()]
+		fair += codes[code.String()]
 	}
-	if all < crowd || s.lately.counts[sluice.Accepted.String()] > 0 || 2*fair > all {
-		return "", false
+	if all < crowd || 2*fair > all {
+		return false, ""
 	}
-	return fmt.Sprintf("%s: %s of the last %s claims", top, figures.Thousands(s.lately.counts[top]),
-		figures.Thousands(all)), true
+	why, n := most(reasons)
+	if n == 0 {
+		why, n = most(codes)
+	}
+	return true, fmt.Sprintf("%s of the last %s: %s", figures.Thousands(n), number(all, "claim"), why)
 }
 
-// nobodyComes: a sale that can be bought has met no claim here.
-func nobodyComes(s *Sale) (string, bool) {
-	if s.lately == nil || s.OpenFor < time.Minute || s.Left == 0 || s.stopped() {
-		return "", false
-	}
-	for _, n := range s.lately.counts {
-		if n > 0 {
-			return "", false
+// most returns what was counted most often.
+func most(counts map[string]int64) (name string, n int64) {
+	for other, m := range counts {
+		if m > n || m == n && other < name {
+			name, n = other, m
 		}
 	}
-	return "", true
+	return name, n
 }
 
-// lagGrows: what waits to be stored has not become less.
-func lagGrows(s *Sale) (string, bool) {
-	waits := s.lately != nil && s.lately.least > 0 && s.Backlog >= s.lately.least
-	return figures.Thousands(s.Backlog), waits
+// nobodyComes: a sale that has opened a while ago meets no claim here, and sells nothing anywhere.
+func nobodyComes(s *Sale) (bool, string) {
+	codes, _, known := s.since(aMinute)
+	if !known || s.OpenFor < aMinute || s.OpenFor > rush || s.Left == 0 || s.stopped() {
+		return false, ""
+	}
+	_, n := most(codes)
+	return n == 0 && s.past.at(aMinute).taken == s.Taken, ""
+}
+
+// lagGrows: the oldest entry of the journal waits for long.
+func lagGrows(s *Sale) (bool, string) {
+	return s.Oldest > 0 && !s.stopped() && s.past.waits >= stuck, figures.Thousands(s.Backlog) + " in the journal"
 }
 
 // nearlyGone: one unit in twenty is left, or fewer.
-func nearlyGone(s *Sale) (string, bool) {
+func nearlyGone(s *Sale) (bool, string) {
 	few := s.OpenFor > 0 && s.Total != sluice.Unlimited && s.Left > 0 && 20*s.Left <= s.Total
-	return figures.Thousands(s.Left), few
+	if !few {
+		return false, ""
+	}
+	return true, number(s.Left, "unit") + " left"
 }

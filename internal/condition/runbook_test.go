@@ -128,7 +128,6 @@ func TestTheTableNamesWhatIsThere(t *testing.T) {
 // elsewhere are the alerts that no condition says, and why.
 var elsewhere = map[string]string{
 	"SluiceDown":       "no server is there to say it",
-	"SluiceOneRefuses": "one server cannot compare itself with others",
 	"SluiceOverloaded": rates, "SluiceClaimsSlow": rates, "SluiceLedgerSlow": rates, "SluiceStoreSlow": rates,
 	"SluiceOrdersLate": rates, "SluiceStreamsRefused": rates, "SluiceConnectionsRefused": rates,
 	"SluiceConnectionsScarce": rates, "SluiceAcceptErrors": rates, "SluiceKeysGuessed": rates,

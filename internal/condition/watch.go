@@ -1,8 +1,6 @@
 package condition
 
 import (
-	"maps"
-	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -14,56 +12,82 @@ type Standing struct {
 	Sale   sluice.SaleID // empty: all of them
 	Detail string
 	Since  time.Time // when this server saw it first
+	More   int       // in how many further sales, or of how many further names, it holds as well
 }
 
-// Watch remembers since when conditions hold, and what sales were like a moment ago. The zero value is ready. It is
-// safe for concurrent use.
+// shown is how many of each condition are told apart.
+const shown = 10
+
+// Watch remembers since when conditions hold, and what sales were like a moment ago. The zero value is ready. One
+// goroutine may use it.
 type Watch struct {
-	mu    sync.Mutex
-	since map[subject]time.Time
+	since map[subject]held
 	past  map[sluice.SaleID]*past
 }
 
 // subject is what a condition holds of.
-type subject struct{ condition, sale, detail string }
-
-// past are the figures of a sale at two earlier moments, half a minute apart.
-type past struct{ older, newer moment }
-
-// moment has the figures of a sale: at zero, none yet.
-type moment struct {
-	at     time.Time
-	counts map[string]int64
-	least  int64 // the smallest backlog since
+type subject struct {
+	condition string
+	sale      sluice.SaleID
+	key       string
 }
 
-const apart = 30 * time.Second
+// held is when a condition was seen first and last.
+type held struct{ first, last time.Time }
+
+// flicker is how long a condition may not be seen and still be the same.
+const flicker = 15 * time.Second
 
 // Look returns the conditions that hold, the worst first. It is to be called every few seconds.
 func (w *Watch) Look(s *Seen) (all []Standing) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.remember(s)
-	since := map[subject]time.Time{}
+	since := map[subject]held{}
+	for of, h := range w.since {
+		if s.Now.Sub(h.last) <= flicker {
+			since[of] = h
+		}
+	}
 	for i := range table {
-		for _, f := range table[i].judge(s) {
-			of := subject{table[i].Name, f.sale, ""}
-			if f.sale == "" {
-				of.detail = f.detail
+		c, before := &table[i], len(all)
+		for _, f := range c.judge(s) {
+			of := subject{c.Name, f.sale, f.key}
+			h, known := since[of]
+			if !known {
+				h.first = s.Now
 			}
-			if since[of] = s.Now; !w.since[of].IsZero() {
-				since[of] = w.since[of]
+			h.last = s.Now
+			since[of] = h
+			switch {
+			case s.Now.Sub(h.first) < c.After:
+			case len(all)-before == shown:
+				all[len(all)-1].More++
+			default:
+				all = append(all, Standing{Condition: c, Sale: f.sale, Detail: f.detail, Since: h.first})
 			}
-			all = append(all, Standing{
-				Condition: &table[i], Sale: sluice.SaleID(f.sale), Detail: f.detail, Since: since[of],
-			})
 		}
 	}
 	w.since = since
 	return all
 }
 
-// remember notes the figures of the sales, and gives each what has changed of it lately.
+// past is what a sale was like.
+type past struct {
+	moments []moment // the oldest first, each a few seconds after the other
+	now     moment
+	waits   time.Duration // how long the oldest entry of its journal has been that
+	oldest  int64
+	epoch   int64
+	from    time.Time
+}
+
+// moment has some figures of a sale.
+type moment struct {
+	at             time.Time
+	codes, reasons map[string]int64
+	taken          int64
+}
+
+// remember notes the figures of the sales.
 func (w *Watch) remember(s *Seen) {
 	next := make(map[sluice.SaleID]*past, len(s.Sales))
 	for i := range s.Sales {
@@ -72,20 +96,50 @@ func (w *Watch) remember(s *Seen) {
 		if p == nil {
 			p = &past{}
 		}
-		next[sale.ID] = p
-		p.older.least, p.newer.least = min(p.older.least, sale.Backlog), min(p.newer.least, sale.Backlog)
-		if s.Now.Sub(p.newer.at) >= apart {
-			p.older, p.newer = p.newer, moment{s.Now, maps.Clone(sale.Counts), sale.Backlog}
+		next[sale.ID], sale.past = p, p
+		if sale.Oldest != p.oldest || sale.Epoch != p.epoch || p.from.IsZero() {
+			p.oldest, p.epoch, p.from = sale.Oldest, sale.Epoch, s.Now
 		}
-		if p.older.at.IsZero() {
+		p.waits = s.Now.Sub(p.from)
+		p.now = moment{s.Now, sale.Codes, sale.Reasons, sale.Taken}
+		if sale.Codes == nil || sale.OpenFor == 0 {
+			p.moments = nil
 			continue
 		}
-		sale.lately = &lately{counts: map[string]int64{}, least: p.older.least}
-		for name, n := range sale.Counts {
-			if more := n - p.older.counts[name]; more > 0 {
-				sale.lately.counts[name] = more
-			}
+		for len(p.moments) > 1 && s.Now.Sub(p.moments[1].at) >= aMinute {
+			p.moments = p.moments[1:]
 		}
+		p.moments = append(p.moments, p.now)
 	}
 	w.past = next
+}
+
+// at returns the newest moment that is at least so old; nil: there is none.
+func (p *past) at(age time.Duration) *moment {
+	for i := len(p.moments) - 1; i >= 0; i-- {
+		if p.now.at.Sub(p.moments[i].at) >= age {
+			return &p.moments[i]
+		}
+	}
+	return nil
+}
+
+// since returns how much was counted since the newest moment that is at least so old.
+func (s *Sale) since(age time.Duration) (codes, reasons map[string]int64, known bool) {
+	then := s.past.at(age)
+	if then == nil {
+		return nil, nil, false
+	}
+	return more(s.Codes, then.codes), more(s.Reasons, then.reasons), true
+}
+
+// more returns by how much counts have grown.
+func more(now, then map[string]int64) map[string]int64 {
+	grown := map[string]int64{}
+	for name, n := range now {
+		if d := n - then[name]; d > 0 {
+			grown[name] = d
+		}
+	}
+	return grown
 }

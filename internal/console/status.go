@@ -9,7 +9,7 @@ import (
 )
 
 // runbook is where the sections are that conditions name.
-const runbook = "https://github.com/sluicehq/sluice/blob/main/docs/operating"
+const runbook = "https://github.com/sluicehq/sluice/blob/main/docs/operating.md#"
 
 // alarm is a condition as a page says it, with the button that helps.
 type alarm struct {
@@ -17,6 +17,7 @@ type alarm struct {
 	What, Cost, Do string // in the visitor's language
 	Kind           string // of the notice
 	Runbook        string
+	Besides        int     // how many others there are that this page does not say
 	Button         *Button // nil: there is none, or the visitor may not press it
 }
 
@@ -58,7 +59,8 @@ func (v *visit) Alarms() (all []alarm) {
 	return all
 }
 
-// Bar is what stands on top of a page: on that of a sale all that concerns it, else the worst.
+// Bar is what stands on top of a page: on that of a sale all that concerns it, else the worst, with how many there are
+// besides.
 func (v *visit) Bar() (shown []alarm) {
 	if v.At("status") {
 		return nil
@@ -70,15 +72,18 @@ func (v *visit) Bar() (shown []alarm) {
 			if a.SaleID == sale || a.SaleID == "" {
 				shown = append(shown, a)
 			}
-		case a.Urgency != string(condition.Note):
-			return []alarm{a}
+		case a.Urgency == string(condition.Note):
+		case len(shown) == 0:
+			shown = []alarm{a}
+		default:
+			shown[0].Besides++
 		}
 	}
 	return shown
 }
 
 func (v *visit) alarm(c *api.Condition) alarm {
-	a := alarm{Condition: c, What: c.What, Cost: c.Cost, Do: c.Do, Kind: "warn", Runbook: runbook + ".md#" + c.Section}
+	a := alarm{Condition: c, What: c.What, Cost: c.Cost, Do: c.Do, Kind: "warn", Runbook: runbook + c.Section}
 	switch c.Urgency {
 	case string(condition.Page):
 		a.Kind = "bad"

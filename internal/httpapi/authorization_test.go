@@ -64,6 +64,7 @@ var matrix = map[string]httpapi.Access{
 	"GET /v1/admin/sales":                     httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}":              httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}/audit":        httpapi.Viewers,
+	"GET /v1/admin/sales/{sale}/curve":        httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}/check":        httpapi.Viewers,
 	"GET /v1/admin/sales/{sale}/lists/{list}": httpapi.Viewers,
 	"GET /v1/admin/orders":                    httpapi.Viewers,

@@ -19,24 +19,16 @@ import (
 
 // checkSale reports what keeps a sale from being bought, as this server sees it. It changes nothing.
 func (s *Server) checkSale(r *http.Request) (any, error) {
-	found, err := s.check(r.Context(), saleOf(r))
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-func (s *Server) check(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, error) {
-	reading, cancel := context.WithTimeout(ctx, patience)
-	view, err := s.Board.Reload(reading, sale)
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	view, err := s.Board.Reload(ctx, saleOf(r))
 	cancel()
 	if err != nil && !errors.Is(err, sluice.ErrSaleNotFound) {
-		if known := s.Board.View(sale); known != nil { // the store does not answer, which the checks say
+		if known := s.Board.View(saleOf(r)); known != nil { // the store does not answer, which the checks say
 			view, err = known, nil
 		}
 	}
 	if err != nil {
-		return api.SaleCheck{}, err
+		return nil, err
 	}
 	c := &saleCheck{server: s, view: view, answer: api.SaleCheck{
 		SaleID: view.Sale.ID, Node: s.Kinds.Node,
@@ -44,11 +36,11 @@ func (s *Server) check(ctx context.Context, sale sluice.SaleID) (api.SaleCheck, 
 	for _, check := range []func(context.Context){
 		c.ledgerClock, c.storeClock, c.ledgerSettings, c.storeSettings, c.replicas, c.lists, c.servers,
 	} {
-		own, cancel := context.WithTimeout(ctx, patience) // each its own: one that hangs leaves the others theirs
-		check(own)
+		ctx, cancel := context.WithTimeout(r.Context(), patience) // each its own: one that hangs leaves the others theirs
+		check(ctx)
 		cancel()
 	}
-	c.risk(ctx) // which has the sale's own timeout
+	c.risk(r.Context()) // which has the sale's own timeout
 	for _, check := range []func(){c.loaded, c.opening, c.units, c.visibility, c.tokenKeys, c.addresses, c.claims} {
 		check()
 	}

@@ -25,9 +25,9 @@ func TestHotRoutesAreTheMuxs(t *testing.T) {
 		sale         sluice.SaleID
 	}{
 		{"GET", "/v1/sales/phone", readPattern, "phone"},
-		{"POST", "/v1/sales/phone/orders", claimPattern, "phone"},
+		{"POST", "/v1/sales/phone/orders", ClaimPattern, "phone"},
 		{"GET", "/v1/sales/orders", readPattern, "orders"},
-		{"POST", "/v1/sales/orders/orders", claimPattern, "orders"},
+		{"POST", "/v1/sales/orders/orders", ClaimPattern, "orders"},
 		{"GET", "/v1/sales/a_b-9?x=y", readPattern, "a_b-9"},
 		{"HEAD", "/v1/sales/phone", "", "phone"},
 		{"POST", "/v1/sales/phone", "", ""},
@@ -49,7 +49,7 @@ func TestHotRoutesAreTheMuxs(t *testing.T) {
 		_, pattern := mux.Handler(r)
 		found := ""
 		if hot.find(r) != nil {
-			found = claimPattern
+			found = ClaimPattern
 			if r.Method == http.MethodGet {
 				found = readPattern
 			}

@@ -83,7 +83,7 @@ type Options struct {
 	// Differ returns in what other servers differ from this one; nil: there are none.
 	Differ func() []port.Difference
 	// Standing returns what is wrong, the worst first, and Peers the servers of the shop; nil: nothing is known.
-	Standing func(context.Context) []condition.Standing
+	Standing func() []condition.Standing
 	Peers    func() []Peer
 	// StoreRisks asks for the settings of the database that can lose orders and payments, and
 	// StoreRisked returns what was found a moment ago; nil: it has none to look at.
@@ -128,6 +128,7 @@ type Store interface {
 	port.WebhookStore
 	port.ListStore
 	port.AdminStore
+	port.CurveStore
 	EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.Erased, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Ping(ctx context.Context) error

@@ -19,6 +19,7 @@ var messages = []any{
 	api.BuyerList{},
 	api.BuyerPage{},
 	api.Challenge{},
+	api.Curve{},
 	api.DeadLetterList{},
 	api.DeliveryPage{},
 	sluice.Erased{},

@@ -97,6 +97,7 @@ func (s *Server) routes() []route {
 		s.admin(Owners, "POST /v1/admin/sales/{sale}/recover", s.recoverSale),
 		s.admin(Operators, "POST /v1/admin/sales/{sale}/reconcile", s.reconcileSale),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/audit", get(s.auditSale)),
+		s.admin(Viewers, "GET /v1/admin/sales/{sale}/curve", get(s.showCurve)),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/check", get(s.checkSale)),
 		s.admin(Operators, "PUT /v1/admin/sales/{sale}/lists/{list}", s.putList),
 		s.admin(Viewers, "GET /v1/admin/sales/{sale}/lists/{list}", get(s.showList)),
@@ -323,9 +324,11 @@ func (s *Server) notFound(w http.ResponseWriter, _ *http.Request) {
 // claim. They are found without http.ServeMux, which costs more than the
 // answer. Whatever is not exactly one of them is the mux's.
 
+// ClaimPattern is the route of claims.
+const ClaimPattern = "POST /v1/sales/{sale}/orders"
+
 const (
 	readPattern   = "GET /v1/sales/{sale}"
-	claimPattern  = "POST /v1/sales/{sale}/orders"
 	streamPattern = "GET /v1/sales/{sale}/events"
 )
 
@@ -337,7 +340,7 @@ func (h *hotRoutes) add(r route) {
 	switch r.Pattern {
 	case readPattern:
 		h.read = r.handler
-	case claimPattern:
+	case ClaimPattern:
 		h.claim = r.handler
 	}
 }
@@ -350,7 +353,7 @@ func (h *hotRoutes) find(r *http.Request) http.Handler {
 	switch _, orders, ok := hotSale(r.URL.Path); {
 	case !ok:
 	case orders && r.Method == http.MethodPost:
-		r.Pattern = claimPattern // as the mux would
+		r.Pattern = ClaimPattern // as the mux would
 		return h.claim
 	case !orders && r.Method == http.MethodGet:
 		r.Pattern = readPattern

@@ -7,6 +7,8 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/curve"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -18,28 +20,18 @@ type Peer struct {
 	Differs []string  // settings that are not the other one's
 }
 
-// Answer says whether ledger and store answer, as readiness does. It takes a second at most.
-func (s *Server) Answer(ctx context.Context) (ledger, store error) {
-	l := s.readiness.ask(s.Now, s.askBoth)
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case <-l.done:
-		return l.ledger, l.store
-	case <-ctx.Done():
-		return ctx.Err(), nil
-	}
-}
+// AskLedger is an error if the ledger does not decide now: an ErrRefusesWrites, or why it does not answer.
+func (s *Server) AskLedger(ctx context.Context) error { return s.askLedger(ctx) }
 
-// Unready is the first finding by which a sale could not be bought if it were open; empty: there is none.
-func (s *Server) Unready(ctx context.Context, sale sluice.SaleID) string {
-	found, err := s.check(ctx, sale)
-	if err != nil {
-		return "" // that the databases do not answer is known by other ways
-	}
-	for _, c := range found.Checks {
-		if c.Status == fail {
-			return c.Name + ": " + c.Detail
+// Unready is why a sale that opens soon could not be bought, as far as the sale itself is the reason; empty: it could.
+func (s *Server) Unready(ctx context.Context, view *admission.View) string {
+	c := &saleCheck{server: s, view: view}
+	c.loaded()
+	c.units()
+	c.lists(ctx)
+	for i := range c.answer.Checks {
+		if found := &c.answer.Checks[i]; found.Status == fail && ctx.Err() == nil {
+			return found.Name + ": " + found.Detail
 		}
 	}
 	return ""
@@ -52,10 +44,10 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 		Conditions: []api.Condition{}, Servers: []api.Peer{},
 	}
 	if s.Standing != nil {
-		for _, c := range s.Standing(r.Context()) {
+		for _, c := range s.Standing() {
 			status.Conditions = append(status.Conditions, api.Condition{
 				Name: c.Name, Urgency: string(c.Urgency), SaleID: c.Sale, Since: api.At(c.Since), What: c.What.EN,
-				Cost: c.Cost.EN, Do: c.Do.EN, Detail: c.Detail, Section: c.Section,
+				Cost: c.Cost.EN, Do: c.Do.EN, Detail: c.Detail, Section: c.Section, More: int64(c.More),
 			})
 		}
 	}
@@ -68,4 +60,61 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 		}
 	}
 	return status, nil
+}
+
+// showCurve returns what happened to a sale.
+func (s *Server) showCurve(r *http.Request) (any, error) {
+	var from time.Time
+	if text := r.URL.Query().Get("from"); text != "" {
+		var err error
+		if from, err = time.Parse(time.RFC3339, text); err != nil {
+			return nil, faultOf(api.CodeBadRequest, "from %q: want a time like 2026-11-11T12:00:00Z", text)
+		}
+	}
+	sale, err := s.Store.Sale(r.Context(), saleOf(r))
+	if err != nil {
+		return nil, err
+	}
+	since := from
+	if !since.IsZero() {
+		since = since.Add(-curve.Longest) // one that began before may go on
+	}
+	stretches, err := s.Store.Stretches(r.Context(), sale.ID, since)
+	if err != nil {
+		return nil, err
+	}
+	c, damaged := curve.Merge(stretches, s.Now())
+	if damaged != nil {
+		s.Log.Warn("what was counted of a sale cannot be read", "sale", sale.ID, "error", damaged)
+	}
+	return curveMessage(sale.ID, &c, from, s.Now()), nil
+}
+
+// curveMessage is a curve without the steps before a time.
+func curveMessage(sale sluice.SaleID, c *curve.Curve, from, now time.Time) api.Curve {
+	m := api.Curve{
+		SaleID: sale, ServerTime: api.At(now), StepS: int64(c.Step / time.Second), Answers: map[string][]int64{},
+		InFlight: []int64{}, P50Ms: []float64{}, P99Ms: []float64{}, Missing: []int64{},
+	}
+	for _, name := range curve.Names {
+		m.Answers[name] = []int64{}
+	}
+	for i := range c.Points {
+		p, at := &c.Points[i], c.From.Add(time.Duration(i)*c.Step)
+		if at.Before(from) {
+			continue
+		}
+		if m.From == nil {
+			first := api.At(at)
+			m.From = &first
+		}
+		for kind, name := range curve.Names {
+			m.Answers[name] = append(m.Answers[name], p.Answers[kind])
+		}
+		m.InFlight = append(m.InFlight, p.InFlight)
+		m.P50Ms = append(m.P50Ms, p.Within(0.5).Seconds()*1000)
+		m.P99Ms = append(m.P99Ms, p.Within(0.99).Seconds()*1000)
+		m.Missing = append(m.Missing, int64(p.Missing))
+	}
+	return m
 }

@@ -93,8 +93,11 @@ func (s *Server) enableWebhook(r *http.Request) (any, error) {
 	return s.webhookView(r, hook, err)
 }
 
+// DisabledByHand is why a webhook is disabled that a person has disabled.
+const DisabledByHand = "by a person"
+
 func (s *Server) disableWebhook(r *http.Request) (any, error) {
-	hook, err := s.Store.DisableWebhook(r.Context(), webhookID(r), "by a person")
+	hook, err := s.Store.DisableWebhook(r.Context(), webhookID(r), DisabledByHand)
 	return s.webhookView(r, hook, err)
 }
 

@@ -165,6 +165,18 @@ func (c *Claims) Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok boo
 	return codes, reasons, ok || len(all) < mostCounted
 }
 
+// Each calls do with each code that claims on a sale were answered with, and how often since the start, of the sales
+// that are counted apart.
+func (c *Claims) Each(do func(sale sluice.SaleID, code string, n int64)) {
+	for sale, t := range *c.sales.Load() {
+		for i, code := range c.codes {
+			if n := t[i].n.Load(); n > 0 {
+				do(sale, code, n)
+			}
+		}
+	}
+}
+
 // Recent is Of the last one or two intervals, with how many claims came through proxies
 // that are not named, and since when; the zero time is the start.
 func (c *Claims) Recent(sale sluice.SaleID) (codes, reasons map[string]int64, unnamed int64, since time.Time) {

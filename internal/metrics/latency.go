@@ -81,6 +81,21 @@ func (r *Requests) first(at *atomic.Pointer[histogram], route string, status int
 	return h
 }
 
+// Took adds to classes how many answers of a route took as long: up to 2^first seconds, and each class up to twice as
+// long as the one before; the last has all that is longer.
+func (r *Requests) Took(route string, first int, classes []int64) {
+	for i := range r.routes[route] {
+		h := r.routes[route][i].Load()
+		if h == nil {
+			continue
+		}
+		for j := range h.counts {
+			class := lowest + (j+finest-1)/finest - first
+			classes[min(max(class, 0), len(classes)-1)] += h.counts[j].Load()
+		}
+	}
+}
+
 // Way counts how long claims and orders take on their way.
 type Way struct {
 	stages           []*histogram

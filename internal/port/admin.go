@@ -36,3 +36,24 @@ type AdminStore interface {
 	// that of the page before, empty for the first. ErrBadCursor.
 	AdminActions(ctx context.Context, limit int, cursor string) (page []AdminAction, next string, err error)
 }
+
+// Stretch is what one server has counted of the claims on a sale, second by second, without a gap.
+type Stretch struct {
+	Sale    sluice.SaleID
+	Node    string
+	From    time.Time // its first second, a whole one, by the server's clock
+	Ended   bool      // no claims came any more; else the server may have more to tell
+	Figures []byte    // as package curve writes them
+}
+
+// CurveStore keeps what happened to sales.
+type CurveStore interface {
+	// KeepStretches keeps some, at most 64 kB of Figures in each; one with the same sale, server and
+	// From is replaced. Those of sales that are archived, or that there are not, are dropped.
+	KeepStretches(ctx context.Context, stretches []Stretch) error
+	// Stretches returns those of a sale that begin at a time or later, by their beginnings, at most MaxStretches.
+	Stretches(ctx context.Context, sale sluice.SaleID, from time.Time) ([]Stretch, error)
+}
+
+// MaxStretches bounds what is read at once: those of some servers and a day.
+const MaxStretches = 20_000

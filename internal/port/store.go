@@ -27,6 +27,7 @@ type Store interface {
 	ListStore
 	AuditStore
 	AdminStore
+	CurveStore
 	ErasureStore
 
 	// Clock returns the store's time, in whole milliseconds: it judges payments
@@ -285,6 +286,8 @@ type Server struct {
 	// Shared has a fingerprint for each setting that the servers of a shop share, by its name:
 	// servers that differ in one refuse what the others accept.
 	Shared map[string]string `json:"shared"`
+	// Left: it has stopped in order. Its silence from then on is no fault.
+	Left bool `json:"left,omitempty"`
 }
 
 // Difference is a server whose settings are not those of another one, though they share them.

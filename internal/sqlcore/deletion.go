@@ -17,6 +17,7 @@ var (
 	sqlDeleteOfSale = []statement{
 		newStatement("Delete.Buyers", `DELETE FROM sale_buyers WHERE sale_id = ?`),
 		newStatement("Delete.Pictures", `DELETE FROM pictures WHERE sale_id = ?`),
+		sqlDeleteStretches,
 		newStatement("Delete.Gathered", `DELETE FROM gathered WHERE sale_id = ?`),
 		newStatement("Delete.Lists", `DELETE FROM sale_lists WHERE sale_id = ?`),
 		newStatement("Delete.Restocks", `DELETE FROM restocks WHERE sale_id = ?`),

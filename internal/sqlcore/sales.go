@@ -277,6 +277,7 @@ func (s *Store) Archive(ctx context.Context, id sluice.SaleID) (archived bool, e
 			return err
 		}
 		if archived = tx.changed(sqlArchiveSale, now, now, id); archived {
+			tx.exec(sqlDeleteStretches, id)
 			tx.addSaleEventOf(sluice.EventSaleArchived, id, now)
 		}
 		return nil

@@ -77,6 +77,8 @@ var arguments = map[string]string{
 
 	"Admin.SelectAdminActions": "max page",
 
+	"Curves.Select": "sale now page", "Delete.Stretches": "sale",
+
 	"Erase.SaleOfBuyer": "buyer text", "Erase.LockOrdersOfBuyer": "buyer sale text page",
 	"Erase.LockOrdersOfSale": "sale zero page", "Erase.PaymentsOf": "orders",
 	"Erase.Order":   "buyer key text text text order",

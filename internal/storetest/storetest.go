@@ -205,6 +205,7 @@ var alone = []storeTest{
 	{"Load", testLoad},
 	{"LoadImageHoldsEveryClaim", testLoadRecords},
 	{"LoadPassesTermsThatTheStoreForgot", testLoadPassesTerms},
+	{"Stretches", testStretches},
 	{"LastSeq", testLastSeq},
 	{"DeadLetters", testDeadLetters},
 	{"DamagedDeadLetters", testDamagedDeadLetters},

@@ -112,8 +112,8 @@ var ErrBusy = errors.New("too many questions wait for the risk service")
 // ErrUnderWay: there is a question about this buyer and sale, which the service has not answered yet.
 var ErrUnderWay = errors.New("an earlier request of this buyer still waits for the risk service")
 
-// errRests: the service was not asked.
-var errRests = errors.New("it has failed for all buyers lately, and is left alone for a moment")
+// ErrRests: the service was not asked.
+var ErrRests = errors.New("it has failed for all buyers lately, and is left alone for a moment")
 
 // Ask asks the service of the rule, once it has a place for the question. Each takes the rule's timeout at
 // most. It comes to a verdict, or is ErrBusy or ErrUnderWay.
@@ -157,7 +157,7 @@ func (a *Asker) Ask(ctx context.Context, rule sluice.Risk, q Question, proof str
 		// A buyer who left says nothing about the service.
 		if v.Failed == nil || ctx.Err() == nil {
 			s.note(q.Buyer, v.Failed != nil, a.now(), func() {
-				a.log.Warn("a risk service fails and is left alone for a moment", "url", address(rule.URL), "error", v.Failed)
+				a.log.Warn("a risk service fails and is left alone for a moment", "url", Address(rule.URL), "error", v.Failed)
 			})
 		}
 	}
@@ -240,7 +240,7 @@ func (s *service) ready(now time.Time) error {
 	case s.rests.IsZero():
 		return nil
 	case now.Before(s.rests):
-		return errRests
+		return ErrRests
 	}
 	s.rests = now.Add(restFor)
 	return nil
@@ -327,8 +327,8 @@ func cause(err error) error {
 	return err
 }
 
-// address is a URL as it may be logged: its query may hold a secret.
-func address(raw string) string {
+// Address is a URL as it may be logged: its query may hold a secret.
+func Address(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return "?"

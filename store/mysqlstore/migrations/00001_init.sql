@@ -368,6 +368,17 @@ CREATE TABLE IF NOT EXISTS gathered (
     PRIMARY KEY (sale_id, epoch, node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+CREATE TABLE IF NOT EXISTS stretches (
+    sale_id  VARBINARY(48)  NOT NULL,
+    begun_at DATETIME(3)    NOT NULL, -- by the server's clock
+    node     VARBINARY(255) NOT NULL,
+    ended    TINYINT(1)     NOT NULL CHECK (ended IN (0, 1)),
+    figures  MEDIUMBLOB     NOT NULL,
+
+    PRIMARY KEY (sale_id, begun_at, node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+
 -- What admins did, or tried to do. Rows are added and never changed; what nobody
 -- needs any more may be deleted by hand, the oldest first.
 CREATE TABLE IF NOT EXISTS admin_actions (

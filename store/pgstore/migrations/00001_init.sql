@@ -377,6 +377,16 @@ CREATE TABLE gathered (
     PRIMARY KEY (sale_id, epoch, node)
 );
 
+-- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+CREATE TABLE stretches (
+    sale_id  text COLLATE "C" NOT NULL,
+    begun_at timestamptz(3)   NOT NULL, -- by the server's clock
+    node     text COLLATE "C" NOT NULL,
+    ended    boolean          NOT NULL,
+    figures  bytea            NOT NULL,
+    PRIMARY KEY (sale_id, begun_at, node)
+);
+
 -- What admins did, or tried to do. Rows are added and never changed; what nobody
 -- needs any more may be deleted by hand, the oldest first.
 CREATE TABLE admin_actions (

@@ -333,6 +333,16 @@ CREATE TABLE gathered (
     PRIMARY KEY (sale_id, epoch, node)
 ) STRICT, WITHOUT ROWID;
 
+-- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+CREATE TABLE stretches (
+    sale_id  TEXT    NOT NULL,
+    begun_at INTEGER NOT NULL, -- by the server's clock
+    node     TEXT    NOT NULL,
+    ended    INTEGER NOT NULL CHECK (ended IN (0, 1)),
+    figures  BLOB    NOT NULL,
+    PRIMARY KEY (sale_id, begun_at, node)
+) STRICT, WITHOUT ROWID;
+
 -- What admins did, or tried to do. Rows are added and never changed; what nobody
 -- needs any more may be deleted by hand, the oldest first.
 CREATE TABLE admin_actions (

@@ -1,0 +1,153 @@
+package curve
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/port"
+)
+
+// Longest is how long a stretch is at most.
+const Longest = longest * time.Second
+
+// FlushEvery is how often Flush is to be called.
+const FlushEvery = 2 * time.Second
+
+const (
+	// longest is how many seconds a stretch may have.
+	longest = 60
+	// cold is how many seconds without a claim end a stretch.
+	cold = 10
+	// most is how many stretches of a sale a server keeps: those of its first day with claims.
+	most = 24 * 60
+	// waiting is how many stretches wait at most for a store that does not answer; what comes then is a gap.
+	waiting = 1000
+)
+
+// Recorder counts what one server answers, for the store. Tick and Flush may run at the same time.
+type Recorder struct {
+	node  string
+	store func(context.Context, []port.Stretch) error
+
+	mu     sync.Mutex
+	before *Totals                    // a second ago; nil: not known
+	now    map[sluice.SaleID]*stretch // of sales that claims come to
+	kept   map[sluice.SaleID]int      // stretches of each sale
+	unsent []port.Stretch             // that are over and not stored, the oldest first
+}
+
+// stretch is one that grows.
+type stretch struct {
+	port.Stretch
+	seconds, stored, quiet int
+}
+
+// NewRecorder returns a Recorder of the server of this name. Store is called with what is to be kept.
+func NewRecorder(node string, store func(context.Context, []port.Stretch) error) *Recorder {
+	return &Recorder{node: node, store: store, now: map[sluice.SaleID]*stretch{}, kept: map[sluice.SaleID]int{}}
+}
+
+// Totals are what a server has counted since its start.
+type Totals struct {
+	Answers  map[sluice.SaleID][Kinds]int64
+	Took     [Buckets]int64
+	InFlight int64
+}
+
+// Tick takes the totals at the end of a second. They are the Recorder's from then on.
+func (r *Recorder) Tick(at time.Time, t *Totals) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before := r.before
+	if r.before = t; before == nil {
+		return
+	}
+	for id, totals := range t.Answers {
+		s := Second{InFlight: t.InFlight}
+		for kind, n := range totals {
+			s.Answers[kind] = max(n-before.Answers[id][kind], 0)
+		}
+		for i, n := range t.Took {
+			s.Took[i] = max(n-before.Took[i], 0)
+		}
+		r.add(id, at.UTC().Truncate(time.Second), &s)
+	}
+	for id := range r.now {
+		if _, counted := t.Answers[id]; !counted {
+			r.end(id)
+		}
+	}
+}
+
+// add puts a second to the stretch of a sale, and begins one with the first claim.
+func (r *Recorder) add(id sluice.SaleID, at time.Time, s *Second) {
+	claims := s.Answers != [Kinds]int64{}
+	grows := r.now[id]
+	if grows != nil && (grows.seconds == longest || !at.Equal(grows.From.Add(time.Duration(grows.seconds)*time.Second))) {
+		r.end(id) // it is full, or the clock was set, or a second was missed
+		grows = nil
+	}
+	switch {
+	case grows == nil && (!claims || r.kept[id] >= most):
+		return
+	case grows == nil:
+		grows = &stretch{Stretch: port.Stretch{Sale: id, Node: r.node, From: at}}
+		r.now[id] = grows
+		r.kept[id]++
+	}
+	if grows.quiet++; claims {
+		grows.quiet = 0
+	}
+	grows.Figures = s.encode(grows.Figures)
+	if grows.seconds++; grows.quiet >= cold {
+		grows.Ended = true
+		r.end(id)
+	}
+}
+
+// end lets a stretch go: it does not grow any more.
+func (r *Recorder) end(id sluice.SaleID) {
+	r.unsent = append(r.unsent, r.now[id].Stretch)
+	delete(r.now, id)
+}
+
+// End lets all stretches end, for a server that stops: its silence is no gap.
+func (r *Recorder) End() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, s := range r.now {
+		s.Ended = true
+		r.end(id)
+	}
+}
+
+// Flush stores what is new. What the store does not take is tried again the next time.
+func (r *Recorder) Flush(ctx context.Context) error {
+	r.mu.Lock()
+	send := slices.Clone(r.unsent)
+	over, grown := len(send), map[*stretch]int{}
+	for _, s := range r.now {
+		if s.seconds > s.stored {
+			send, grown[s] = append(send, s.Stretch), s.seconds
+		}
+	}
+	r.mu.Unlock()
+	if len(send) == 0 {
+		return nil
+	}
+	err := r.store(ctx, send)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil {
+		r.unsent = r.unsent[max(len(r.unsent)-waiting, 0):]
+		return err
+	}
+	r.unsent = slices.Clone(r.unsent[over:])
+	for s, seconds := range grown {
+		s.stored = seconds
+	}
+	return nil
+}
