@@ -3,7 +3,10 @@ package console
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
 	"net/http"
+	"path"
+	"slices"
 
 	"github.com/sluicehq/sluice/internal/content"
 )
@@ -12,19 +15,31 @@ import (
 // are being replaced, no browser may keep it under the other's name.
 type asset struct{ ours, other *content.Answer }
 
-// loadAssets reads the styles. Their address has the hash of their content, and browsers keep them for ever.
+// assetTypes are the files that pages use, with their types. uPlot draws the charts; its licence is beside it.
+var assetTypes = map[string]string{
+	"console.css": "text/css", "console.js": "text/javascript",
+	"uPlot/uPlot.iife.min.js": "text/javascript", "uPlot/uPlot.min.css": "text/css",
+}
+
+// loadAssets reads the files. Their address has the hash of their content, and browsers keep them for ever.
 func (c *Console) loadAssets() {
-	own, err := files.ReadFile("static/console.css")
-	if err != nil {
-		panic(err)
+	sum := sha256.New()
+	c.assets = map[string]asset{}
+	for _, name := range slices.Sorted(maps.Keys(assetTypes)) {
+		text, err := files.ReadFile("static/" + name)
+		if err != nil {
+			panic(err)
+		}
+		if name == "console.css" {
+			text = append([]byte(c.Style), text...)
+		}
+		sum.Write(text)
+		answer := content.New(content.Form{
+			Type: assetTypes[name] + "; charset=utf-8", Cache: "private, max-age=31536000, immutable",
+		}, text)
+		c.assets[path.Base(name)] = asset{answer, answer.With("no-cache")}
 	}
-	style := append([]byte(c.Style), own...)
-	sum := sha256.Sum256(style)
-	c.build = hex.EncodeToString(sum[:8])
-	answer := content.New(content.Form{
-		Type: "text/css; charset=utf-8", Cache: "private, max-age=31536000, immutable",
-	}, style)
-	c.assets = map[string]asset{"console.css": {answer, answer.With("no-cache")}}
+	c.build = hex.EncodeToString(sum.Sum(nil)[:8])
 }
 
 // asset is the address of a file.

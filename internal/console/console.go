@@ -1,5 +1,5 @@
 // Package console is what people look at on the night of a sale: pages at /admin, for those who have a key of an
-// admin. All of it works without script.
+// admin. All of it works without script, but for the charts; with script the page of a sale is live (live.go).
 //
 // It calls the API of its own server for everything, with the rights of the admin who has signed in (api.go). What an
 // admin can do to a sale, an order, a dead letter or a webhook stands in one table (actions.go); before each action
@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"encoding/json"
 	"errors"
 	"html/template"
 	"net/http"
@@ -51,6 +52,7 @@ type Console struct {
 	forged   *http.CrossOriginProtection
 	assets   map[string]asset
 	build    string
+	live     *live
 }
 
 //go:embed templates static
@@ -66,9 +68,11 @@ func New(o Options) *Console {
 		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(),
 	}
 	c.loadAssets()
+	c.live = newLive(c)
 	c.tmpl = template.Must(template.New("").Funcs(template.FuncMap{
 		"asset": c.asset, "thousands": figures.Thousands[int64], "money": figures.Money, "deref": deref,
-		"on": func(v *visit, it any) onPage { return onPage{v, it} },
+		"json": func(v any) (string, error) { text, err := json.Marshal(v); return string(text), err },
+		"on":   func(v *visit, it any) onPage { return onPage{v, it} },
 	}).ParseFS(files, "templates/*.html"))
 	c.routes()
 	return c
@@ -79,13 +83,15 @@ type page func(*visit) (template string, body any, err error)
 
 func (c *Console) routes() {
 	c.mux.HandleFunc("GET /admin/assets/{build}/{file}", c.serveAsset)
+	c.mux.HandleFunc("GET /admin/sales/{id}/live", c.stream)
+	c.mux.HandleFunc("GET /admin/sales/{id}/curve.csv", c.curveCSV)
 	c.mux.HandleFunc("POST /admin/sign-in", c.signIn)
 	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
 	for pattern, show := range map[string]page{
 		"GET /admin": sales, "GET /admin/{$}": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
 		"GET /admin/new": newSale, "GET /admin/sales/{id}/edit": editSale,
-		"GET /admin/sales/{id}/audit": saleAudit,
-		"GET /admin/orders":           orders, "GET /admin/orders/{id}": order,
+		"GET /admin/sales/{id}/audit": saleAudit, "GET /admin/sales/{id}/report": report,
+		"GET /admin/orders": orders, "GET /admin/orders/{id}": order,
 		"GET /admin/status":       status,
 		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
 	} {
@@ -105,9 +111,9 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("/admin/", c.show(func(*visit) (string, any, error) { return "", nil, errNoPage }))
 }
 
-// policy lets a page load its own style and send its forms to its own server, and nothing else.
-const policy = "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; base-uri 'none'; " +
-	"frame-ancestors 'none'"
+// policy lets a page load its own style and script, ask its own server, and nothing else.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // ServeHTTP answers a request.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -100,12 +100,8 @@ type oneSale struct {
 	Left    int64
 	Stale   bool // the ledger does not answer
 	Buttons []Button
-	Decided []count
-}
-
-type count struct {
-	Code string
-	N    int64
+	Curve   *curvePart // nil: it is not known now
+	Until   *api.Time  // what the countdown counts to; nil: nothing
 }
 
 // staleAfter is how old a reading is before the page says that it is.
@@ -122,13 +118,12 @@ func sale(v *visit) (string, any, error) {
 		one.Sold, one.Left = s.Taken*100 / *s.Total, *s.Total-s.Taken
 	}
 	one.Stale = s.ArchivedAt == nil && (s.AsOf == nil || s.ServerTime.Sub(s.AsOf.Time) > staleAfter)
-	if s.Claims != nil {
-		for code, n := range s.Claims.Answers {
-			one.Decided = append(one.Decided, count{code, n})
-		}
-		slices.SortFunc(one.Decided, func(a, b count) int {
-			return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Code, b.Code))
-		})
+	one.Curve = v.curve(s.ID)
+	switch now := s.ServerTime.Time; {
+	case s.OpensAt.After(now):
+		one.Until = &s.OpensAt
+	case s.ClosesAt != nil && s.ClosesAt.After(now):
+		one.Until = s.ClosesAt
 	}
 	return "sale.html", one, nil
 }

@@ -104,7 +104,7 @@ func TestCurve(t *testing.T) {
 	second := func(i int, of *server, accepted int64) {
 		of.second(t, noon.Add(time.Duration(i)*time.Second+300*time.Millisecond), accepted, 1)
 	}
-	a.second(t, noon.Add(-time.Second), 0, 0) // the totals of before it looked are of no second
+	a.second(t, noon.Add(-time.Second), 0, 0)
 	b.second(t, noon.Add(-time.Second), 0, 0)
 	for i := range 4 {
 		second(i, a, 10)
@@ -113,6 +113,7 @@ func TestCurve(t *testing.T) {
 		}
 	}
 	b.Recorder = newServer("b").Recorder // killed before it has stored all, and started again
+	b.totals = Totals{Answers: map[sluice.SaleID][Kinds]int64{}}
 	b.Recorder.store = b.keep
 	b.second(t, noon.Add(3*time.Second), 0, 0)
 	for i := 4; i < 6; i++ {

@@ -33,7 +33,7 @@ type Recorder struct {
 	store func(context.Context, []port.Stretch) error
 
 	mu     sync.Mutex
-	before *Totals                    // a second ago; nil: not known
+	before *Totals                    // a second ago
 	now    map[sluice.SaleID]*stretch // of sales that claims come to
 	kept   map[sluice.SaleID]int      // stretches of each sale
 	unsent []port.Stretch             // that are over and not stored, the oldest first
@@ -45,9 +45,11 @@ type stretch struct {
 	seconds, stored, quiet int
 }
 
-// NewRecorder returns a Recorder of the server of this name. Store is called with what is to be kept.
+// NewRecorder returns a Recorder of the server of this name, which has just started. Store is called with what is to be kept.
 func NewRecorder(node string, store func(context.Context, []port.Stretch) error) *Recorder {
-	return &Recorder{node: node, store: store, now: map[sluice.SaleID]*stretch{}, kept: map[sluice.SaleID]int{}}
+	return &Recorder{
+		node: node, store: store, before: &Totals{}, now: map[sluice.SaleID]*stretch{}, kept: map[sluice.SaleID]int{},
+	}
 }
 
 // Totals are what a server has counted since its start.
@@ -62,9 +64,7 @@ func (r *Recorder) Tick(at time.Time, t *Totals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.before
-	if r.before = t; before == nil {
-		return
-	}
+	r.before = t
 	for id, totals := range t.Answers {
 		s := Second{InFlight: t.InFlight}
 		for kind, n := range totals {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"cmp"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/netip"
@@ -366,7 +367,12 @@ func (s *Server) noStream(w http.ResponseWriter, full limit, address netip.Addr)
 
 // CloseStreams ends all event streams, soon, and lets no more in: connections
 // that http.Server.Shutdown does not know of any more. It is idempotent.
-func (s *Server) CloseStreams() { s.events.close() }
+func (s *Server) CloseStreams() {
+	s.events.close()
+	if console, ok := s.Console.(io.Closer); ok {
+		_ = console.Close()
+	}
+}
 
 // Streams is how many event streams are open.
 func (s *Server) Streams() int64 { return s.events.limits.open() }
