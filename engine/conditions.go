@@ -30,13 +30,11 @@ type conditions struct {
 	watch    condition.Watch
 	standing atomic.Pointer[[]condition.Standing]
 
-	slowly     time.Time // when what costs more was looked at last
-	settingsAt time.Time
-	webhooks   []condition.Named
-	evicts     []condition.Named
-	settings   []condition.Named
-	refusers   []condition.Named
-	unready    map[sluice.SaleID]string
+	webhooks []condition.Named
+	evicts   []condition.Named
+	settings []condition.Named
+	refusers []condition.Named
+	unready  map[sluice.SaleID]string
 
 	mu      sync.Mutex
 	failing map[string]failure // services that were left alone, by address
@@ -48,10 +46,10 @@ type failure struct {
 	at  time.Time
 }
 
+// lookEach is how often all is looked at. Tests have no patience for it.
+var lookEach = 5 * time.Second
+
 const (
-	// lookEach is how often all is looked at, and lookSlowly how often what reads much of the databases is.
-	lookEach   = 5 * time.Second
-	lookSlowly = 10 * time.Second
 	// lookFor bounds each question to a database.
 	lookFor = 2 * time.Second
 	// soon is how long before its opening a sale should be ready, and mostSoon how many such sales are looked at.
@@ -113,9 +111,8 @@ func (c *conditions) look(ctx context.Context) *condition.Seen {
 	}
 	c.restingServices(s)
 	c.sales(s)
-	if s.Now.Sub(c.slowly) >= lookSlowly && !s.Store {
-		c.slowly = s.Now
-		c.lookSlowly(ctx, s)
+	if !s.Store {
+		c.lookIntoStore(ctx, s)
 	}
 	s.Webhooks, s.Evicts, s.Settings, s.Refusers = c.webhooks, c.evicts, c.settings, c.refusers
 	for i := range s.Sales {
@@ -213,8 +210,8 @@ func (c *conditions) sales(s *condition.Seen) {
 	slices.SortFunc(s.Sales, func(a, b condition.Sale) int { return cmp.Compare(a.ID, b.ID) })
 }
 
-// lookSlowly looks at what costs the databases more. Where one does not answer, what was known stays.
-func (c *conditions) lookSlowly(ctx context.Context, s *condition.Seen) {
+// lookIntoStore looks at what the databases have to be asked for. Where one does not answer, what was known stays.
+func (c *conditions) lookIntoStore(ctx context.Context, s *condition.Seen) {
 	asking, cancel := context.WithTimeout(ctx, lookFor)
 	defer cancel()
 	if all, err := c.store.Webhooks(asking); err == nil {
@@ -229,10 +226,7 @@ func (c *conditions) lookSlowly(ctx context.Context, s *condition.Seen) {
 		}
 	}
 	c.compareServers(asking, s)
-	if s.Now.Sub(c.settingsAt) >= time.Minute {
-		c.settingsAt = s.Now
-		c.lookAtSettings(asking)
-	}
+	c.lookAtSettings(asking)
 	c.unready = map[sluice.SaleID]string{}
 	for _, v := range c.opening(s) {
 		asking, cancel := context.WithTimeout(ctx, lookFor)

@@ -190,7 +190,7 @@ func (a *app) root() *cobra.Command {
 		}
 	}
 	under("Try it", a.demoCommand(), a.loadCommand())
-	under("Sell", a.saleCommand(), a.orderCommand(), a.buyerCommand(), a.tokenCommand())
+	under("Sell", a.saleCommand(), a.topCommand(), a.orderCommand(), a.buyerCommand(), a.tokenCommand())
 	under("Connect a shop", a.eventsCommand(), a.webhookCommand())
 	under("Run servers", a.serveCommand(), a.configCommand(), a.backupCommand(), a.adminCommand())
 	under("Prove and repair", a.auditCommand(), a.reconcileCommand(), a.recoverCommand(), a.deadLetterCommand())

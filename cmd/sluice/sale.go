@@ -24,7 +24,7 @@ import (
 func (a *app) saleCommand() *cobra.Command {
 	cmd := &cobra.Command{Use: "sale", Short: "Create and run sales"}
 	return group(cmd, a.saleCreate(), a.saleList(),
-		verb(a, "show SALE", "Show a sale", (*client.Client).AdminSale, a.printSale),
+		a.saleShow(),
 		verb(a, "open SALE", "Start a sale now", (*client.Client).OpenSale, a.printSale),
 		verb(a, "pause SALE", "Hold a sale until it is resumed", (*client.Client).PauseSale, a.printSale),
 		verb(a, "resume SALE", "End a pause", (*client.Client).ResumeSale, a.printSale),
