@@ -20,7 +20,8 @@ import (
 // live opens the stream of a sale.
 func (b *browser) live(sale string) (next func() map[string]any, status int) {
 	b.t.Helper()
-	request := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodGet, b.url+"/admin/sales/"+sale+"/live", nil))(b.t)
+	address := b.url + "/admin/sales/" + sale + "/live"
+	request := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodGet, address, nil))(b.t)
 	answer := must.Get(b.client.Do(request))(b.t)
 	b.t.Cleanup(func() { answer.Body.Close() })
 	lines := bufio.NewScanner(answer.Body)
@@ -32,6 +33,9 @@ func (b *browser) live(sale string) (next func() map[string]any, status int) {
 				must.Succeed(b.t, json.Unmarshal([]byte(data), &message))
 				return message
 			}
+		}
+		if err := lines.Err(); err != nil {
+			b.t.Error(err)
 		}
 		return nil
 	}, answer.StatusCode

@@ -66,9 +66,6 @@ type Second struct {
 	Took     [Buckets]int64 // answers to claims, of all sales of the server, by how long they took
 }
 
-// quiet reports whether nothing happened.
-func (s *Second) quiet() bool { return *s == Second{} }
-
 // A stored second is a byte that says how many fields follow, and each as its number and its value: most are zero.
 const fields = int(Kinds) + 1 + Buckets
 

@@ -248,7 +248,7 @@ func testClockStepsBack(t *testing.T, db Database) {
 		t.Error("a clock that stepped back by half a second ended a lease")
 	}
 	if got, err := s.LiveServers(t.Context(), within); err != nil || len(got) != 1 || got[0].Node != "alive" {
-		t.Errorf("live after a small step: %q, %v", got, err)
+		t.Errorf("live after a small step: %v, %v", got, err)
 	}
 }
 
@@ -275,7 +275,7 @@ func testConcurrentHeartbeats(t *testing.T, db Database) {
 	}
 	running.Wait()
 	if got, err := handles[0].LiveServers(t.Context(), time.Hour); err != nil || len(got) != 3 {
-		t.Errorf("live: %q, %v, want 3", got, err)
+		t.Errorf("live: %v, %v, want 3", got, err)
 	}
 }
 
