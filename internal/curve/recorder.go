@@ -45,7 +45,8 @@ type stretch struct {
 	seconds, stored, quiet int
 }
 
-// NewRecorder returns a Recorder of the server of this name, which has just started. Store is called with what is to be kept.
+// NewRecorder returns a Recorder of the server of this name, which has just started. Store is called with what is to
+// be kept.
 func NewRecorder(node string, store func(context.Context, []port.Stretch) error) *Recorder {
 	return &Recorder{
 		node: node, store: store, before: &Totals{}, now: map[sluice.SaleID]*stretch{}, kept: map[sluice.SaleID]int{},

@@ -64,18 +64,20 @@ function draw() {
   const axis = { stroke: colour("--dim", "#667"), grid: { stroke: colour("--line", "#ddd") } };
   const names = JSON.parse(chartOf.dataset.names);
   const series = names.slice(0, kinds.length).map((label, i) => ({
-    label, stroke: colours[i], width: 2, scale: "rate", value: (_, v) => (v === null ? "–" : v.toFixed(v < 10 ? 1 : 0)),
+    label, stroke: colours[i], width: 2, points: { show: false }, scale: "rate", value: (_, v) => (v === null ? "–" : v.toFixed(v < 10 ? 1 : 0)),
   }));
   series.push({
-    label: names[kinds.length], stroke: colour("--warn", "#a60"), width: 1, dash: [4, 4], scale: "ms",
+    label: names[kinds.length], stroke: colour("--warn", "#a60"), width: 1, dash: [4, 4], points: { show: false }, scale: "ms",
     value: (_, v) => (v === null ? "–" : `${v.toFixed(0)} ms`),
   });
   const width = () => chartOf.clientWidth;
   chart = new uPlot({
     width: width(), height: 320, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"),
     scales: { rate: { range: (_, __, max) => [0, Math.max(max, 1)] }, ms: { range: (_, __, max) => [0, Math.max(max, 1)] } },
-    axes: [axis, { ...axis, scale: "rate", size: 60 }, { ...axis, scale: "ms", side: 1, size: 60, grid: { show: false } }],
-    series: [{ value: (_, v) => (v === null ? "–" : new Date(v * 1000).toISOString().slice(11, 19)) }, ...series],
+    axes: [axis, { ...axis, scale: "rate", size: 60 }, {
+      ...axis, scale: "ms", side: 1, size: 60, grid: { show: false }, values: (_, all) => all.map((v) => `${v} ms`),
+    }],
+    series: [{ label: chartOf.dataset.time, value: (_, v) => (v === null ? "–" : new Date(v * 1000).toISOString().slice(11, 19)) }, ...series],
   }, curve.data(), chartOf);
   new ResizeObserver(() => chart.setSize({ width: width(), height: 320 })).observe(chartOf);
 }
@@ -86,6 +88,10 @@ function shown() {
   chartOf.hidden = false;
   if (chart) chart.setData(curve.data());
   else draw();
+  curve.columns.forEach((column, i) => { // what never happened has no line
+    const show = column.some((value) => value > 0);
+    if (chart.series[i + 1].show !== show) chart.setSeries(i + 1, { show });
+  });
 }
 
 // renew takes the parts of the page that the server makes from a page that it makes now.
