@@ -131,13 +131,16 @@ func (c *Client) Audit(ctx context.Context, id sluice.SaleID) (sluice.AuditRepor
 	return get[sluice.AuditReport](ctx, c, adminSalePath(id)+"/audit")
 }
 
-// Curve returns what happened to a sale, second by second, not before a time; zero: from its first claim on.
-func (c *Client) Curve(ctx context.Context, id sluice.SaleID, from time.Time) (api.Curve, error) {
-	since := ""
-	if !from.IsZero() {
-		since = from.UTC().Format(time.RFC3339)
+// Curve returns what happened to a sale, second by second, within some time; what is zero is open.
+func (c *Client) Curve(ctx context.Context, id sluice.SaleID, from, until time.Time) (api.Curve, error) {
+	text := func(t time.Time) string {
+		if t.IsZero() {
+			return ""
+		}
+		return t.UTC().Format(time.RFC3339)
 	}
-	return get[api.Curve](ctx, c, adminSalePath(id)+"/curve"+query("from", since))
+	path := adminSalePath(id) + "/curve" + query("from", text(from), "until", text(until))
+	return get[api.Curve](ctx, c, path)
 }
 
 // CheckSale asks one server whether a sale is ready to be sold.
@@ -173,9 +176,10 @@ func (c *Client) EraseBuyer(ctx context.Context, buyer sluice.BuyerID) (sluice.E
 	return post[sluice.Erased](ctx, c, "/v1/admin/buyers/erase", api.EraseBuyer{BuyerID: buyer})
 }
 
-// Status returns what is wrong now, as the server that answers sees it, and which servers there are.
-func (c *Client) Status(ctx context.Context) (api.Status, error) {
-	return get[api.Status](ctx, c, "/v1/admin/status")
+// Status returns what is wrong now, as the server that answers sees it, and which servers there are. With a sale it
+// leaves out what only concerns others.
+func (c *Client) Status(ctx context.Context, sale sluice.SaleID) (api.Status, error) {
+	return get[api.Status](ctx, c, "/v1/admin/status"+query("sale", string(sale)))
 }
 
 // AdminActions returns a page of what admins changed, or tried to, the newest

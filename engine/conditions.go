@@ -35,15 +35,17 @@ type conditions struct {
 	settings []condition.Named
 	refusers []condition.Named
 	unready  map[sluice.SaleID]string
+	claimed  map[sluice.SaleID]claimed // at the last look
 
 	mu      sync.Mutex
-	failing map[string]failure // services that were left alone, by address
+	failing map[string]failures // risk services, by address
 }
 
-// failure is what failed, and when.
-type failure struct {
-	why string
-	at  time.Time
+// failures are the questions in a row that a service did not answer.
+type failures struct {
+	n    int
+	why  string
+	last time.Time
 }
 
 // lookEach is how often all is looked at. Tests have no patience for it.
@@ -55,8 +57,10 @@ const (
 	// soon is how long before its opening a sale should be ready, and mostSoon how many such sales are looked at.
 	soon     = 15 * time.Minute
 	mostSoon = 5
-	// resting is how long a risk service that was left alone counts as failing.
-	resting = 10 * time.Second
+	// fails is how many questions in a row a risk service does not answer that fails, and failing how long the last
+	// of them counts.
+	fails   = 3
+	failing = 10 * time.Second
 	// wrongClock is how far clocks may be apart.
 	wrongClock = 2 * time.Second
 )
@@ -109,7 +113,7 @@ func (c *conditions) look(ctx context.Context) *condition.Seen {
 			s.Disks = []condition.Named{{Name: c.node, Detail: err.Error()}}
 		}
 	}
-	c.restingServices(s)
+	c.failingServices(s)
 	c.sales(s)
 	if !s.Store {
 		c.lookIntoStore(ctx, s)
@@ -143,22 +147,28 @@ func (c *conditions) clocks(s *condition.Seen) {
 	}
 }
 
-// rests notes that a risk service is left alone.
-func (c *conditions) rests(address, why string) {
+// judged notes whether a risk service has judged, or why not.
+func (c *conditions) judged(address string, failed error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failing == nil {
-		c.failing = map[string]failure{}
+	if failed == nil {
+		delete(c.failing, address)
+		return
 	}
-	c.failing[address] = failure{why, time.Now()}
+	if c.failing == nil {
+		c.failing = map[string]failures{}
+	}
+	c.failing[address] = failures{c.failing[address].n + 1, failed.Error(), time.Now()}
 }
 
-func (c *conditions) restingServices(s *condition.Seen) {
+func (c *conditions) failingServices(s *condition.Seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.failing, func(_ string, f failure) bool { return s.Now.Sub(f.at) > resting })
+	maps.DeleteFunc(c.failing, func(_ string, f failures) bool { return s.Now.Sub(f.last) > failing })
 	for _, address := range slices.Sorted(maps.Keys(c.failing)) {
-		s.Risk = append(s.Risk, condition.Named{Name: address, Detail: c.failing[address].why})
+		if f := c.failing[address]; f.n >= fails {
+			s.Risk = append(s.Risk, condition.Named{Name: address, Detail: f.why})
+		}
 	}
 }
 
@@ -278,17 +288,45 @@ const (
 	mostCompared = 5
 )
 
+// claimed is how many claims have come to a sale here, and when the last of them was seen.
+type claimed struct {
+	n    int64
+	last time.Time
+}
+
+// hottest returns the sales to which claims have come here lately, those with the most since the start first.
+func (c *conditions) hottest(s *condition.Seen) (ids []sluice.SaleID) {
+	now := map[sluice.SaleID]claimed{}
+	for i := range s.Sales {
+		sale, n := &s.Sales[i], int64(0)
+		if sale.OpenFor == 0 {
+			continue
+		}
+		for _, of := range sale.Codes {
+			n += of
+		}
+		before := c.claimed[sale.ID]
+		if n > before.n {
+			before = claimed{n, s.Now}
+		}
+		if now[sale.ID] = before; n > 0 && s.Now.Sub(before.last) < compareFor {
+			ids = append(ids, sale.ID)
+		}
+	}
+	c.claimed = now
+	slices.SortFunc(ids, func(a, b sluice.SaleID) int {
+		return cmp.Or(cmp.Compare(now[b].n, now[a].n), cmp.Compare(a, b))
+	})
+	return ids[:min(len(ids), mostCompared)]
+}
+
 // compareServers finds those that refuse more than half of their buyers where another one refuses next to none.
 func (c *conditions) compareServers(ctx context.Context, s *condition.Seen) {
 	type tally struct{ all, refused int64 }
-	servers, compared := map[string]tally{}, 0
-	for i := range s.Sales {
-		if s.Sales[i].OpenFor == 0 || len(s.Sales[i].Codes) == 0 || compared == mostCompared {
-			continue
-		}
-		compared++
+	servers := map[string]tally{}
+	for _, id := range c.hottest(s) {
 		from := s.Now.Add(-compareFor)
-		stretches, err := c.store.Stretches(ctx, s.Sales[i].ID, from.Add(-curve.Longest))
+		stretches, err := c.store.Stretches(ctx, id, from.Add(-curve.Longest))
 		if err != nil {
 			return
 		}

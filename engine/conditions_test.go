@@ -1,7 +1,9 @@
 package engine_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +19,7 @@ func (b *branch) standing(name string, holds bool) (found api.Condition) {
 	b.t.Helper()
 	var status api.Status
 	for end := time.Now().Add(25 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		status = must.Get(b.client.Status(b.t.Context()))(b.t)
+		status = must.Get(b.client.Status(b.t.Context(), ""))(b.t)
 		i := slices.IndexFunc(status.Conditions, func(c api.Condition) bool { return c.Name == name })
 		if holds == (i >= 0) {
 			if holds {
@@ -68,7 +70,7 @@ func TestWhatIsWrongIsSeen(t *testing.T) {
 						select {
 						case <-stop:
 							return
-						case <-time.After(50 * time.Millisecond):
+						case <-time.After(5 * time.Millisecond):
 							one.post("/v1/sales/phones/orders", "", map[string]string{"Authorization": "Bearer no.such.token"}, `{}`)
 						}
 					}
@@ -87,13 +89,39 @@ func TestWhatIsWrongIsSeen(t *testing.T) {
 	}
 	two.close() // in order: nobody misses it
 	time.Sleep(7 * time.Second)
-	status := must.Get(one.client.Status(t.Context()))(t)
+	status := must.Get(one.client.Status(t.Context(), ""))(t)
 	if len(status.Conditions) > 0 || len(status.Servers) != 1 || status.Servers[0].Node != "one" || status.Node != "one" {
 		t.Errorf("at the end: %+v", status)
 	}
 }
 
-// What servers have counted of a rush is one curve, with the sums that they have counted; one that dies leaves a gap.
+// A server that refuses what the other one accepts is named by both.
+func TestOneServerRefuses(t *testing.T) {
+	t.Parallel()
+	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
+	one := openBranch(t, engine.Config{Ledger: redis.URL(), Store: store, Node: "one"})
+	two := openBranch(t, engine.Config{
+		Ledger: redis.URL(), Store: store, Node: "two", BuyerSecret: "another-secret-than-that-of-the-fleet",
+	})
+	onSale(t, one.engine, "phones", 1000)
+	until(t, "both to know the sale", func() bool {
+		status, _ := two.claim("phones", "early", "")
+		return status == 401 // else it is another sale to it, and not counted apart
+	})
+	for i := range 80 {
+		for _, b := range []*branch{one, two} {
+			b.claim("phones", fmt.Sprint("buyer-", i), "")
+		}
+	}
+	for _, b := range []*branch{one, two} {
+		if c := b.standing("one_refuses", true); !strings.HasPrefix(c.Detail, "two: ") {
+			t.Errorf("it is named %q", c.Detail)
+		}
+		b.standing("servers_differ", true)
+	}
+}
+
+// What servers have counted of a rush is one curve, with the sums that they have counted.
 func TestTheCurveOfARush(t *testing.T) {
 	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
@@ -109,7 +137,7 @@ func TestTheCurveOfARush(t *testing.T) {
 	}
 	var accepted, others int64
 	for end := time.Now().Add(10 * time.Second); accepted != 20 || others != 40; time.Sleep(100 * time.Millisecond) {
-		curve := must.Get(all[1].client.Curve(t.Context(), "phones", time.Time{}))(t)
+		curve := must.Get(all[1].client.Curve(t.Context(), "phones", time.Time{}, time.Time{}))(t)
 		accepted, others = 0, 0
 		for kind, counts := range curve.Answers {
 			for _, n := range counts {

@@ -45,6 +45,7 @@ func (e *Engine) keepCurves(ctx context.Context, recorder *curve.Recorder) {
 			trouble.Note(err)
 		}
 	}
+	recorder.Tick(time.Now(), e.totals())
 	recorder.End()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -165,8 +165,8 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 			if err == nil && (v.Took > 0 || v.Failed != nil) {
 				counts.Risk(v.Allow, v.Failed != nil, v.Took)
 			}
-			if errors.Is(v.Failed, tickets.ErrRests) {
-				e.conditions.rests(tickets.Address(rule.URL), v.Failed.Error())
+			if err == nil && (v.Took > 0 || v.Failed != nil) && ctx.Err() == nil { // a buyer who left says nothing
+				e.conditions.judged(tickets.Address(rule.URL), v.Failed)
 			}
 			return v, err
 		},

@@ -72,11 +72,23 @@ const (
 	settled    = 4
 )
 
+// listEvery is how often all sales are asked for, which a server with many of them has work with.
+const listEvery = 10 * time.Second
+
 // follow shows a sale, or all that are going on, until the context ends.
-func (a *app) follow(ctx context.Context, c *client.Client, sale sluice.SaleID) error {
-	screen := terminal(a.stdout)
+func (a *app) follow(ctx context.Context, c *client.Client, only sluice.SaleID) error {
+	screen, shown, listed := terminal(a.stdout), []sluice.SaleID{only}, time.Time{}
 	for {
-		g, err := look(ctx, c, sale)
+		var g glance
+		var err error
+		if only == "" && time.Since(listed) > listEvery {
+			if shown, err = goingOn(ctx, c); err == nil {
+				listed = time.Now()
+			}
+		}
+		if err == nil {
+			g, err = look(ctx, c, only, shown)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -101,38 +113,48 @@ func (a *app) follow(ctx context.Context, c *client.Client, sale sluice.SaleID) 
 	}
 }
 
+// goingOn returns the sales that are open, and then those that open soon, the next ones first.
+func goingOn(ctx context.Context, c *client.Client) (ids []sluice.SaleID, err error) {
+	all, err := c.AdminSales(ctx)
+	if err != nil {
+		return nil, err
+	}
+	upcoming := func(s *api.AdminSale) int {
+		if s.State == sluice.StateUpcoming {
+			return 1
+		}
+		return 0
+	}
+	all = slices.DeleteFunc(all, func(s api.AdminSale) bool {
+		later := s.State == sluice.StateUpcoming && s.OpensAt.Sub(s.ServerTime.Time) > glanceSoon
+		return later || s.State == sluice.StateClosed
+	})
+	slices.SortFunc(all, func(a, b api.AdminSale) int {
+		first := a.OpensAt.Compare(b.OpensAt.Time)
+		if upcoming(&a) == 0 {
+			first = -first
+		}
+		return cmp.Or(cmp.Compare(upcoming(&a), upcoming(&b)), first, cmp.Compare(a.ID, b.ID))
+	})
+	for i := range all[:min(len(all), mostGlanced)] {
+		ids = append(ids, all[i].ID)
+	}
+	return ids, nil
+}
+
 // look asks a server for what top shows.
-func look(ctx context.Context, c *client.Client, only sluice.SaleID) (g glance, err error) {
-	if g.Status, err = c.Status(ctx); err != nil {
+func look(ctx context.Context, c *client.Client, only sluice.SaleID, ids []sluice.SaleID) (g glance, err error) {
+	g.Sales = []glanceSale{}
+	if g.Status, err = c.Status(ctx, only); err != nil {
 		return g, err
 	}
-	var sales []api.AdminSale
-	if only != "" {
-		one, err := c.AdminSale(ctx, only)
+	for _, id := range ids {
+		s, err := c.AdminSale(ctx, id)
 		if err != nil {
 			return g, err
 		}
-		sales = []api.AdminSale{one}
-	} else {
-		all, err := c.AdminSales(ctx)
-		if err != nil {
-			return g, err
-		}
-		for i := range all {
-			soon := all[i].State != sluice.StateUpcoming || all[i].OpensAt.Sub(g.Status.ServerTime.Time) < glanceSoon
-			if all[i].State != sluice.StateClosed && soon {
-				sales = append(sales, all[i])
-			}
-		}
-		slices.SortStableFunc(sales, func(a, b api.AdminSale) int {
-			return cmp.Or(b.OpensAt.Compare(a.OpensAt.Time), cmp.Compare(a.ID, b.ID))
-		})
-	}
-	g.Sales = []glanceSale{}
-	for i := range sales[:min(len(sales), mostGlanced)] {
-		s := &sales[i]
 		row := glanceSale{SaleID: s.ID, State: s.State, Taken: s.Taken, Total: s.Total, Backlog: s.Backlog}
-		curve, err := c.Curve(ctx, s.ID, g.Status.ServerTime.Add(-glanceTail))
+		curve, err := c.Curve(ctx, s.ID, g.Status.ServerTime.Add(-glanceTail), time.Time{})
 		if err != nil {
 			return g, err
 		}

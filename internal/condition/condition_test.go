@@ -40,6 +40,7 @@ var planted = map[string]func(look int) Seen{
 			n := int64(40 * i)
 			s.Codes = map[string]int64{"unauthenticated": n}
 			s.Reasons = map[string]int64{"token_time": n - 5, "token_missing": 5}
+			s.Codes["accepted"] = 190 // until a moment ago
 		})
 	},
 	"not_ready":    func(i int) Seen { return open(i, func(s *Sale) { s.NotReady, s.OpenFor = "units: none", 0 }) },
@@ -133,6 +134,18 @@ func TestFalseAlarms(t *testing.T) {
 		"a rush whose journal moves": func(i int) Seen {
 			return open(i, func(s *Sale) { s.Backlog, s.Oldest = 900, int64(1000*i+1) })
 		},
+		"a robot comes to a quiet sale": func(i int) Seen {
+			return open(1, func(s *Sale) {
+				s.Codes["accepted"], s.OpenFor = int64(10+i/10), 50*time.Hour
+				s.Codes["unauthenticated"], s.Reasons["token_missing"] = int64(20*i), int64(20*i)
+			})
+		},
+		"this server alone is wrong": func(i int) Seen {
+			return open(1, func(s *Sale) {
+				s.Taken = int64(i)
+				s.Codes["unauthenticated"], s.Reasons["token_time"] = int64(50*i), int64(50*i)
+			})
+		},
 		"sold out, and robots are left": func(i int) Seen {
 			return open(1, func(s *Sale) {
 				s.Left, s.Taken = 0, 1000
@@ -188,7 +201,12 @@ func TestTheWorseFirst(t *testing.T) {
 	for i := range 10_000 {
 		many.Sales = append(many.Sales, Sale{ID: sluice.SaleID(fmt.Sprint("sale-", i)), Paused: true})
 	}
-	if all := l.Look(&many); len(all) != shown || all[shown-1].More != 10_000-shown {
-		t.Errorf("%d conditions, the last with %d more", len(all), all[len(all)-1].More)
+	many.Evicts = one(0)
+	all := l.Look(&many)
+	if cut := Cut(all); len(cut) != shown+1 || cut[shown].More != 10_000-shown {
+		t.Errorf("%d conditions, the last with %d more", len(cut), cut[len(cut)-1].More)
+	}
+	if of := Of(all, "sale-77"); len(of) != 2 || of[1].Sale != "sale-77" || of[0].Name != "ledger_evicts" {
+		t.Errorf("of one sale: %+v", of)
 	}
 }

@@ -122,32 +122,31 @@ const (
 	wrongLate = 10 * time.Second
 )
 
-// ownFault are answers that say nothing about the shop: the sale is as it should be.
-var ownFault = []sluice.Code{
-	sluice.SoldOut, sluice.Insufficient, sluice.BuyerLimit, sluice.Closed, sluice.Paused, sluice.NotOpen,
-}
-
-// everybodyRefused: of a crowd nobody was accepted, and most were refused for who or what sent them.
+// everybodyRefused: claims were refused for who or what sent them, and none was accepted, here or elsewhere. A moment
+// shows it where many were accepted until then, or where a big crowd comes; else it takes a minute: a robot may be alone.
 func everybodyRefused(s *Sale) (bool, string) {
-	codes, reasons, known := s.since(justNow)
-	if !known || s.OpenFor == 0 || s.Left == 0 || s.stopped() || codes[sluice.Accepted.String()] > 0 {
+	age := aMinute
+	if _, now, _ := s.since(justNow); s.past.pace >= crowd || sum(now) >= 10*crowd {
+		age = justNow
+	}
+	codes, reasons, known := s.since(age)
+	if !known || s.OpenFor == 0 || s.Left == 0 || s.stopped() || codes[sluice.Accepted.String()] > 0 ||
+		s.past.at(age).taken != s.Taken {
 		return false, ""
 	}
-	all, fair := int64(0), int64(0)
-	for _, n := range codes {
-		all += n
-	}
-	for _, code := range ownFault {
-		fair += codes[code.String()]
-	}
-	if all < crowd || 2*fair > all {
+	refused := sum(reasons)
+	if refused < crowd || 2*refused < sum(codes) {
 		return false, ""
 	}
 	why, n := most(reasons)
-	if n == 0 {
-		why, n = most(codes)
+	return true, fmt.Sprintf("%s of the last %s: %s", figures.Thousands(n), number(refused, "claim"), why)
+}
+
+func sum(counts map[string]int64) (n int64) {
+	for _, one := range counts {
+		n += one
 	}
-	return true, fmt.Sprintf("%s of the last %s: %s", figures.Thousands(n), number(all, "claim"), why)
+	return n
 }
 
 // most returns what was counted most often.

@@ -300,8 +300,8 @@ var table = []Condition{
 		Check: "risk service",
 		What:  Text{"A risk service does not judge.", "风控服务没有给出判断。"},
 		Cost: Text{
-			"It is left alone for a moment; the sale's on_failure decides: all get a ticket, or nobody.",
-			"它会被暂时搁置，由活动的 on_failure 决定：全部放行，或全部拒绝。",
+			"The sale's on_failure decides meanwhile: all get a ticket, or nobody.",
+			"这段时间由活动的 on_failure 决定：全部放行，或全部拒绝。",
 		},
 		Do:    Text{"Look at the service. It is asked again by itself.", "检查该服务，之后会自行重试。"},
 		judge: each(func(s *Seen) []Named { return s.Risk }),

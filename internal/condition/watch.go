@@ -1,6 +1,7 @@
 package condition
 
 import (
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -12,11 +13,32 @@ type Standing struct {
 	Sale   sluice.SaleID // empty: all of them
 	Detail string
 	Since  time.Time // when this server saw it first
-	More   int       // in how many further sales, or of how many further names, it holds as well
+	More   int       // of Cut: in how many further sales, or of how many further names, it holds as well
 }
 
 // shown is how many of each condition are told apart.
 const shown = 10
+
+// Cut leaves out what would make a list long: of each condition some are enough.
+func Cut(all []Standing) (cut []Standing) {
+	n := 0
+	for i := range all {
+		if i == 0 || all[i].Condition != all[i-1].Condition {
+			n = 0
+		}
+		if n++; n > shown {
+			cut[len(cut)-1].More++
+		} else {
+			cut = append(cut, all[i])
+		}
+	}
+	return cut
+}
+
+// Of returns what concerns a sale: conditions of its own and those of no sale.
+func Of(all []Standing, sale sluice.SaleID) []Standing {
+	return slices.DeleteFunc(slices.Clone(all), func(s Standing) bool { return s.Sale != "" && s.Sale != sale })
+}
 
 // Watch remembers since when conditions hold, and what sales were like a moment ago. The zero value is ready. One
 // goroutine may use it.
@@ -48,7 +70,7 @@ func (w *Watch) Look(s *Seen) (all []Standing) {
 		}
 	}
 	for i := range table {
-		c, before := &table[i], len(all)
+		c := &table[i]
 		for _, f := range c.judge(s) {
 			of := subject{c.Name, f.sale, f.key}
 			h, known := since[of]
@@ -57,11 +79,7 @@ func (w *Watch) Look(s *Seen) (all []Standing) {
 			}
 			h.last = s.Now
 			since[of] = h
-			switch {
-			case s.Now.Sub(h.first) < c.After:
-			case len(all)-before == shown:
-				all[len(all)-1].More++
-			default:
+			if s.Now.Sub(h.first) >= c.After {
 				all = append(all, Standing{Condition: c, Sale: f.sale, Detail: f.detail, Since: h.first})
 			}
 		}
@@ -78,6 +96,9 @@ type past struct {
 	oldest  int64
 	epoch   int64
 	from    time.Time
+
+	accepted int64 // claims, since the start
+	pace     int64 // how many were accepted in the minute before the last one
 }
 
 // moment has some figures of a sale.
@@ -110,6 +131,10 @@ func (w *Watch) remember(s *Seen) {
 			p.moments = p.moments[1:]
 		}
 		p.moments = append(p.moments, p.now)
+		if accepted := sluice.Accepted.String(); sale.Codes[accepted] != p.accepted {
+			codes, _, _ := sale.since(aMinute)
+			p.accepted, p.pace = sale.Codes[accepted], codes[accepted]
+		}
 	}
 	w.past = next
 }

@@ -28,29 +28,69 @@ var kindNames = []struct {
 
 // curvePart is the part of a page that shows the curve of a sale.
 type curvePart struct {
-	*api.Curve
-	Names   []string // of the chart's lines
-	Rows    []kindRow
-	Missing int64 // server seconds, or steps, that nobody has told of
+	*api.Curve           // what the chart shows
+	Whole      api.Curve // what is summed
+	Names      []string  // of the chart's lines
+	Rows       []kindRow
+	Missing    int64 // steps that some server has not told of
+	Archived   bool
+	Shows      []curveShow // parts that one can choose; none: the whole curve has steps of a second
 }
 
-// kindRow is how many claims became of a kind, and in the fullest second, or step.
+// kindRow is how many claims became of a kind, and how many in the fullest step of what is shown.
 type kindRow struct {
 	Name    string
 	N, Peak int64
 }
 
-// curve asks for the curve of a sale. Without one the page has none.
-func (v *visit) curve(id sluice.SaleID) *curvePart {
-	c, err := v.c.client.Curve(v.ctx, id, time.Time{})
+// curveShow is a part of a long curve.
+type curveShow struct {
+	Name string // in the address
+	Text text
+	Now  bool // it is shown
+}
+
+// fine is the time that a curve has steps of a second of.
+const fine = 20 * time.Minute
+
+// curve asks for the curve of a sale, of which a page shows a part if it is long: the part that the address names, or
+// another one. Without a curve there is no such part of the page.
+func (v *visit) curve(s *api.AdminSale, otherwise string) *curvePart {
+	whole, err := v.c.client.Curve(v.ctx, s.ID, time.Time{}, time.Time{})
 	if err != nil {
 		return nil
 	}
-	part := &curvePart{Curve: &c}
+	part := &curvePart{Curve: &whole, Whole: whole, Archived: s.ArchivedAt != nil}
+	if whole.StepS > 1 {
+		windows := map[string][2]time.Time{
+			"now":     {whole.From.Add(time.Duration(whole.StepS*int64(len(whole.Missing)))*time.Second - fine)},
+			"opening": {s.OpensAt.Add(-time.Minute), s.OpensAt.Add(fine - time.Minute)},
+		}
+		shown := v.Query("show")
+		if _, ok := windows[shown]; !ok && shown != "all" {
+			shown = otherwise
+		}
+		for _, name := range []struct {
+			name string
+			text text
+		}{
+			{"now", text{"The last 20 minutes", "最后 20 分钟"}}, {"opening", text{"The opening", "开售"}},
+			{"all", text{"All", "全部"}},
+		} {
+			part.Shows = append(part.Shows, curveShow{name.name, name.text, name.name == shown})
+		}
+		if w, ok := windows[shown]; ok {
+			if c, err := v.c.client.Curve(v.ctx, s.ID, w[0], w[1]); err == nil && c.From != nil {
+				part.Curve = &c
+			}
+		}
+	}
 	for _, kind := range kindNames {
 		row := kindRow{Name: v.Say(kind.text)}
-		for _, n := range c.Answers[kind.name] {
+		for _, n := range whole.Answers[kind.name] {
 			row.N += n
+		}
+		for _, n := range part.Answers[kind.name] {
 			row.Peak = max(row.Peak, n)
 		}
 		part.Names = append(part.Names, row.Name)
@@ -58,8 +98,8 @@ func (v *visit) curve(id sluice.SaleID) *curvePart {
 			part.Rows = append(part.Rows, row)
 		}
 	}
-	part.Names = append(part.Names, "p99")
-	for _, n := range c.Missing {
+	part.Names = append(part.Names, "p99", v.T("a server was silent", "有服务器没有消息"))
+	for _, n := range whole.Missing {
 		part.Missing += n
 	}
 	return part
@@ -84,7 +124,7 @@ func report(v *visit) (string, any, error) {
 	if err != nil {
 		return "", nil, err
 	}
-	shows := saleReport{AdminSale: &s, Curve: v.curve(id), Cut: true}
+	shows := saleReport{AdminSale: &s, Curve: v.curve(&s, "opening"), Cut: true}
 	if audit, err := v.c.client.Audit(v.ctx, id); err == nil {
 		shows.Audit = &audit
 	} else {
@@ -118,7 +158,7 @@ func (c *Console) curveCSV(w http.ResponseWriter, r *http.Request) {
 		v.render(http.StatusUnauthorized, "signin.html", nil)
 		return
 	}
-	curve, err := c.client.Curve(v.ctx, sluice.SaleID(r.PathValue("id")), time.Time{})
+	curve, err := c.client.Curve(v.ctx, sluice.SaleID(r.PathValue("id")), time.Time{}, time.Time{})
 	if err != nil {
 		v.fail(err)
 		return

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"time"
 
@@ -109,43 +108,39 @@ func (l *live) run(ctx context.Context, sale string, f *feed) {
 	}
 }
 
-// tick is one message.
+// tick is one message. What is null is not known.
 type tick struct {
-	Signature string    `json:"signature"` // what the server makes of the page is another if it changes
-	Taken     int64     `json:"taken"`
-	Left      *int64    `json:"left"`
-	Sold      int64     `json:"sold"` // percent; -1: it has no total
-	Stored    int64     `json:"stored"`
-	Backlog   int64     `json:"backlog"`
-	Accepted  int64     `json:"accepted_per_s"`
-	Claims    int64     `json:"claims_per_s"`
-	InFlight  int64     `json:"in_flight"`
-	P99Ms     float64   `json:"p99_ms"`
-	Curve     api.Curve `json:"curve"`
+	Signature string     `json:"signature"` // what the server makes of the page is another if it changes
+	Stale     bool       `json:"stale"`     // the server does not know more
+	Taken     int64      `json:"taken"`
+	Left      *int64     `json:"left"`
+	Sold      int64      `json:"sold"` // percent; -1: it has no total
+	Stored    int64      `json:"stored"`
+	Backlog   int64      `json:"backlog"`
+	Accepted  *int64     `json:"accepted_per_s"`
+	Claims    *int64     `json:"claims_per_s"`
+	InFlight  *int64     `json:"in_flight"`
+	P99Ms     *float64   `json:"p99_ms"`
+	Curve     *api.Curve `json:"curve"`
 }
 
-// message says what the sale is now; an error is a message without news.
+// message says what the sale is now.
 func (l *live) message(ctx context.Context, id sluice.SaleID) []byte {
 	ctx, cancel := context.WithTimeout(auth.SignIn(ctx, auth.Admin{Name: "console", Role: sluice.Viewer}), livePatience)
 	defer cancel()
-	sale, err := l.c.client.AdminSale(ctx, id)
-	if err != nil {
-		return []byte(": " + strings.ReplaceAll(err.Error(), "\n", " ") + "\n\n")
-	}
-	t := tick{Taken: sale.Taken, Sold: -1, Stored: sale.StoredTaken, Backlog: sale.Backlog}
-	if sale.Total != nil {
-		left := *sale.Total - sale.Taken
-		if t.Left = &left; *sale.Total > 0 {
-			t.Sold = sale.Taken * 100 / *sale.Total
-		}
-	}
-	t.Signature = fmt.Sprint(sale.State, sale.TermsVersion)
-	if status, err := l.c.client.Status(ctx); err == nil {
+	var t tick
+	if status, err := l.c.client.Status(ctx, id); err == nil {
 		for _, c := range status.Conditions {
-			t.Signature += " " + c.Name + string(c.SaleID)
+			t.Signature += c.Name + " "
 		}
 	}
-	if t.Curve, err = l.c.client.Curve(ctx, id, l.c.Now().Add(-liveTail)); err == nil {
+	if sale, err := l.c.client.AdminSale(ctx, id); err == nil {
+		t.of(&sale)
+	} else {
+		t.Stale = true
+	}
+	if c, err := l.c.client.Curve(ctx, id, l.c.Now().Add(-liveTail), time.Time{}); err == nil && !t.Stale {
+		t.Curve = &c
 		t.last()
 	}
 	text, err := json.Marshal(t)
@@ -155,19 +150,35 @@ func (l *live) message(ctx context.Context, id sluice.SaleID) []byte {
 	return fmt.Appendf(nil, "data: %s\n\n", text)
 }
 
+// of takes the figures of a sale.
+func (t *tick) of(sale *api.AdminSale) {
+	t.Signature += fmt.Sprint(sale.State, sale.TermsVersion)
+	t.Taken, t.Sold, t.Stored, t.Backlog = sale.Taken, -1, sale.StoredTaken, sale.Backlog
+	if sale.Total != nil {
+		left := *sale.Total - sale.Taken
+		if t.Left = &left; *sale.Total > 0 {
+			t.Sold = sale.Taken * 100 / *sale.Total
+		}
+	}
+}
+
 // settled is how many of the newest steps of a curve other servers may not have kept yet.
 const settled = 4
 
 // last takes the figures of a second from the curve that all servers have told of by now.
 func (t *tick) last() {
+	var claims, accepted, inFlight int64
 	i := len(t.Curve.InFlight) - settled
-	if i < 0 || t.Curve.StepS != 1 {
-		return
+	if i >= 0 {
+		for _, n := range t.Curve.Answers {
+			claims += n[i]
+		}
+		accepted, inFlight = t.Curve.Answers["accepted"][i], t.Curve.InFlight[i]
+		if p99 := t.Curve.P99Ms[i]; p99 > 0 {
+			t.P99Ms = &p99
+		}
 	}
-	for _, n := range t.Curve.Answers {
-		t.Claims += n[i]
-	}
-	t.Accepted, t.InFlight, t.P99Ms = t.Curve.Answers["accepted"][i], t.Curve.InFlight[i], t.Curve.P99Ms[i]
+	t.Claims, t.Accepted, t.InFlight = &claims, &accepted, &inFlight
 }
 
 // stream answers with the messages of a sale.
@@ -175,6 +186,11 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
 	if v.Admin.Role == 0 {
 		http.Error(w, "sign in first", http.StatusUnauthorized)
+		return
+	}
+	_, err := c.client.AdminSale(v.ctx, sluice.SaleID(r.PathValue("id")))
+	if statusOf(err) == http.StatusNotFound {
+		http.Error(w, "there is no such sale", http.StatusNotFound)
 		return
 	}
 	messages, leave := c.live.join(r.PathValue("id"))

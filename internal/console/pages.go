@@ -118,7 +118,7 @@ func sale(v *visit) (string, any, error) {
 		one.Sold, one.Left = s.Taken*100 / *s.Total, *s.Total-s.Taken
 	}
 	one.Stale = s.ArchivedAt == nil && (s.AsOf == nil || s.ServerTime.Sub(s.AsOf.Time) > staleAfter)
-	one.Curve = v.curve(s.ID)
+	one.Curve = v.curve(&s, "now")
 	switch now := s.ServerTime.Time; {
 	case s.OpensAt.After(now):
 		one.Until = &s.OpensAt

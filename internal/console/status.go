@@ -40,11 +40,29 @@ var remedies = map[string]remedy{
 // asked is what the server says of itself, asked once a visit; nil: it cannot say now.
 func (v *visit) asked() *api.Status {
 	if v.told == nil && v.Admin.Role != 0 {
-		if told, err := v.c.client.Status(v.ctx); err == nil {
+		if told, err := v.c.client.Status(v.ctx, v.ofSale()); err == nil {
 			v.told = &told
 		}
 	}
 	return v.told
+}
+
+// ofSale is the sale that the page is of; empty: it is of no sale.
+func (v *visit) ofSale() sluice.SaleID {
+	if v.At("sales") {
+		return sluice.SaleID(v.r.PathValue("id"))
+	}
+	return ""
+}
+
+// Renews reports whether a page takes what the server makes of it anew, with script: pages that are looked at for long,
+// and cost little.
+func (v *visit) Renews() bool {
+	switch v.r.Pattern {
+	case "GET /admin", "GET /admin/{$}", "GET /admin/sales", "GET /admin/sales/{id}", "GET /admin/status":
+		return true
+	}
+	return false
 }
 
 // Alarms are the conditions that hold, the worst first.
@@ -65,13 +83,10 @@ func (v *visit) Bar() (shown []alarm) {
 	if v.At("status") {
 		return nil
 	}
-	sale := sluice.SaleID(v.r.PathValue("id"))
 	for _, a := range v.Alarms() {
 		switch {
-		case sale != "" && v.At("sales"):
-			if a.SaleID == sale || a.SaleID == "" {
-				shown = append(shown, a)
-			}
+		case v.ofSale() != "":
+			shown = append(shown, a)
 		case a.Urgency == string(condition.Note):
 		case len(shown) == 0:
 			shown = []alarm{a}
@@ -110,7 +125,7 @@ func (v *visit) alarm(c *api.Condition) alarm {
 
 // status is the page of what is wrong, and of the servers.
 func status(v *visit) (string, any, error) {
-	told, err := v.c.client.Status(v.ctx)
+	told, err := v.c.client.Status(v.ctx, "")
 	v.told = &told
 	return "status.html", &told, err
 }

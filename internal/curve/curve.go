@@ -66,6 +66,14 @@ type Second struct {
 	Took     [Buckets]int64 // answers to claims, of all sales of the server, by how long they took
 }
 
+// claims is how many were answered.
+func (s *Second) claims() (n int64) {
+	for _, of := range s.Answers {
+		n += of
+	}
+	return n
+}
+
 // A stored second is a byte that says how many fields follow, and each as its number and its value: most are zero.
 const fields = int(Kinds) + 1 + Buckets
 
@@ -95,26 +103,27 @@ func (s *Second) encode(b []byte) []byte {
 
 var errDamaged = errors.New("curve: a stretch cannot be read: another program has written it")
 
-// decode reads the seconds of a stretch.
-func decode(b []byte) (all []Second, err error) {
-	for len(b) > 0 {
+// decode calls do with each second of a stretch, and returns how many there are.
+func decode(b []byte, do func(i int, s *Second)) (seconds int, err error) {
+	for ; len(b) > 0; seconds++ {
 		var s Second
 		n := int(b[0])
 		b = b[1:]
 		for range n {
 			if len(b) == 0 || int(b[0]) >= fields {
-				return nil, errDamaged
+				return 0, errDamaged
 			}
 			v, length := binary.Uvarint(b[1:])
 			if length <= 0 || v > math.MaxInt64 {
-				return nil, errDamaged
+				return 0, errDamaged
 			}
 			*s.field(int(b[0])) = int64(v)
 			b = b[1+length:]
 		}
-		if all = append(all, s); len(all) > longest {
-			return nil, errDamaged
+		if seconds == longest {
+			return 0, errDamaged
 		}
+		do(seconds, &s)
 	}
-	return all, nil
+	return seconds, nil
 }

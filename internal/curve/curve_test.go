@@ -74,7 +74,7 @@ func merged(t *testing.T, now time.Time, servers ...*server) Curve {
 	for _, s := range servers {
 		all = append(all, s.all()...)
 	}
-	c, err := Merge(all, now)
+	c, err := Merge(all, Window{}, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,8 +166,9 @@ func TestALongCurve(t *testing.T) {
 		t.Errorf("%d claims in %d steps of %s, in flight %d", sum, len(c.Points), c.Step, c.Points[7].InFlight)
 	}
 	for from, one := range s.stored {
-		if seconds, err := decode(one.Figures); err != nil || len(seconds) != longest || len(one.Figures) > longest*10 {
-			t.Errorf("%s: %d seconds in %d bytes, %v", from, len(seconds), len(one.Figures), err)
+		if seconds, err := decode(one.Figures, func(int, *Second) {}); err != nil || seconds != longest ||
+			len(one.Figures) > longest*10 {
+			t.Errorf("%s: %d seconds in %d bytes, %v", from, seconds, len(one.Figures), err)
 		}
 	}
 	s.fails = true
@@ -177,6 +178,42 @@ func TestALongCurve(t *testing.T) {
 	_ = s.Flush(t.Context())
 	if len(s.unsent) > waiting || s.kept["phone"] > most {
 		t.Errorf("%d stretches wait, %d are kept", len(s.unsent), s.kept["phone"])
+	}
+}
+
+// A server that is killed is missed for a minute; a lull at the end of a stretch is no silence; a stranger now and then
+// begins no curve, and neither does one make the time long that is asked for.
+func TestGaps(t *testing.T) {
+	a, b := newServer("a"), newServer("b")
+	for i := range 300 {
+		at, n := noon.Add(time.Duration(i)*time.Second), int64(1)
+		if i >= 55 && i < 62 { // a lull in which a stretch is full
+			n = 0
+		}
+		a.second(t, at, n, 0)
+		if i < 20 {
+			b.second(t, at, 1, 0)
+		}
+	}
+	c := merged(t, noon.Add(time.Hour), a, b)
+	for i, missing := range c.missing() {
+		if want := i >= 20 && i < 80; missing != 0 != want {
+			t.Fatalf("second %d: %d servers are missing", i, missing)
+		}
+	}
+	w := Window{noon.Add(30 * time.Second), noon.Add(70 * time.Second)}
+	window, err := Merge(append(a.all(), b.all()...), w, noon)
+	if err != nil || window.From != w.From || len(window.Points) != 40 || window.Points[39].Answers[Accepted] != 1 {
+		t.Errorf("a window: %s, %d points, %v", window.From, len(window.Points), err)
+	}
+	stranger := newServer("c")
+	for i := range 600 {
+		stranger.totals.Answers["phone"] = [Kinds]int64{Refused: int64(i), NotNow: int64(i)}
+		stranger.second(t, noon.Add(time.Duration(i)*time.Second), 0, 0)
+	}
+	stranger.End()
+	if _ = stranger.Flush(t.Context()); len(stranger.stored) > 0 {
+		t.Errorf("strangers alone have %d stretches", len(stranger.stored))
 	}
 }
 
@@ -191,15 +228,17 @@ func TestStoredSeconds(t *testing.T) {
 	for i := range want {
 		b = want[i].encode(b)
 	}
-	if got, err := decode(b); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, %v; want %v", got, err, want)
+	var got []Second
+	if n, err := decode(b, func(_ int, s *Second) { got = append(got, *s) }); err != nil || n != len(want) ||
+		!reflect.DeepEqual(got, want) {
+		t.Errorf("%d: %v, %v; want %v", n, got, err, want)
 	}
 	for i, damaged := range [][]byte{{1}, {1, byte(fields), 1}, {1, 0}, {1, 0, 0xff}, make([]byte, longest+1)} {
-		if _, err := decode(damaged); err == nil {
+		if _, err := decode(damaged, func(int, *Second) {}); err == nil {
 			t.Errorf("%d: no error", i)
 		}
 		good := port.Stretch{Node: "b", From: noon, Figures: b, Ended: true}
-		c, err := Merge([]port.Stretch{{Node: "a", From: noon, Figures: damaged}, good}, noon)
+		c, err := Merge([]port.Stretch{{Node: "a", From: noon, Figures: damaged}, good}, Window{}, noon)
 		if err == nil || len(c.Points) != len(want) {
 			t.Errorf("%d: %d points, %v; want the good stretch, and the error", i, len(c.Points), err)
 		}

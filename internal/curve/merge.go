@@ -28,53 +28,72 @@ const MaxPoints = 1200
 // late is how long after its end a second of a living server may be missing in the store.
 const late = FlushEvery + 3*time.Second
 
-// told is a stretch that has been read.
+// silentFor is how long a server that has died counts as missing: after that buyers go to the others.
+const silentFor = time.Minute
+
+// told is a stretch that can be read.
 type told struct {
 	*port.Stretch
-	seconds []Second
+	seconds int
 }
 
-func (t *told) end() time.Time { return t.From.Add(time.Duration(len(t.seconds)) * time.Second) }
+func (t *told) end() time.Time { return t.From.Add(time.Duration(t.seconds) * time.Second) }
 
-// Merge puts the stretches of all servers together. One that cannot be read is left out, and is the error beside the
-// rest.
-func Merge(stretches []port.Stretch, now time.Time) (c Curve, err error) {
+// Window is the time that a curve is of; what is zero is open.
+type Window struct{ From, Until time.Time }
+
+func (w *Window) has(t *told) bool {
+	return !t.end().Before(w.From) && (w.Until.IsZero() || t.From.Before(w.Until))
+}
+
+// Merge puts the stretches of all servers together, as far as they are in a window. One that cannot be read is left
+// out, and is the error beside the rest.
+func Merge(stretches []port.Stretch, w Window, now time.Time) (c Curve, err error) {
 	var all []told
+	from, end := time.Time{}, time.Time{}
 	for i := range stretches {
-		seconds, damaged := decode(stretches[i].Figures)
-		if err = cmp.Or(err, damaged); damaged == nil && len(seconds) > 0 {
-			all = append(all, told{&stretches[i], seconds})
+		seconds, damaged := decode(stretches[i].Figures, func(int, *Second) {})
+		t := told{&stretches[i], seconds}
+		if err = cmp.Or(err, damaged); seconds == 0 || !w.has(&t) {
+			continue
+		}
+		if all = append(all, t); from.IsZero() || t.From.Before(from) {
+			from = t.From
+		}
+		if t.end().After(end) {
+			end = t.end()
 		}
 	}
-	if len(all) == 0 {
-		return Curve{Step: time.Second}, err
+	if from.Before(w.From) {
+		from = w.From.Truncate(time.Second)
 	}
-	slices.SortFunc(all, func(a, b told) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.From.Compare(b.From)) })
-	from, end := all[0].From, all[0].end()
-	for i := range all {
-		if all[i].From.Before(from) {
-			from = all[i].From
-		}
-		if all[i].end().After(end) {
-			end = all[i].end()
-		}
+	if !w.Until.IsZero() && w.Until.Before(end) {
+		end = w.Until.Truncate(time.Second)
 	}
 	seconds := int64(end.Sub(from) / time.Second)
+	if len(all) == 0 || seconds <= 0 {
+		return Curve{Step: time.Second}, err
+	}
 	step := (seconds + MaxPoints - 1) / MaxPoints
 	c = Curve{From: from, Step: time.Duration(step) * time.Second, Points: make([]Point, (seconds+step-1)/step)}
+	slices.SortFunc(all, func(a, b told) int { return cmp.Or(cmp.Compare(a.Node, b.Node), a.From.Compare(b.From)) })
 	for i := range all {
-		s := &all[i]
-		for j := range s.seconds {
-			c.at(s.From.Add(time.Duration(j) * time.Second)).add(&s.seconds[j])
-		}
-		until := end // of the silence after it
-		if i+1 < len(all) && all[i+1].Node == s.Node {
+		t := &all[i]
+		_, _ = decode(t.Figures, func(j int, s *Second) {
+			if p := c.at(t.From.Add(time.Duration(j) * time.Second)); p != nil {
+				p.add(s)
+			}
+		})
+		until := t.end().Add(silentFor)
+		if i+1 < len(all) && all[i+1].Node == t.Node {
 			until = all[i+1].From
-		} else if now.Sub(s.end()) < late {
+		} else if now.Sub(t.end()) < late {
 			continue // it may still tell
 		}
-		for t := s.end(); !s.Ended && t.Before(until); t = t.Add(c.Step) {
-			c.at(t).Missing++
+		for at := t.end(); !t.Ended && at.Before(until); at = at.Add(c.Step) {
+			if p := c.at(at); p != nil {
+				p.Missing++
+			}
 		}
 	}
 	for i := range c.Points {
@@ -87,23 +106,28 @@ func Merge(stretches []port.Stretch, now time.Time) (c Curve, err error) {
 func ByServer(stretches []port.Stretch, since time.Time) map[string][Kinds]int64 {
 	sums := map[string][Kinds]int64{}
 	for i := range stretches {
-		s := &stretches[i]
-		seconds, _ := decode(s.Figures)
-		sum := sums[s.Node]
-		for j := range seconds {
-			if s.From.Add(time.Duration(j) * time.Second).Before(since) {
-				continue
+		t := &stretches[i]
+		sum := sums[t.Node]
+		_, _ = decode(t.Figures, func(j int, s *Second) {
+			if t.From.Add(time.Duration(j) * time.Second).Before(since) {
+				return
 			}
-			for kind, n := range seconds[j].Answers {
+			for kind, n := range s.Answers {
 				sum[kind] += n
 			}
-		}
-		sums[s.Node] = sum
+		})
+		sums[t.Node] = sum
 	}
 	return sums
 }
 
-func (c *Curve) at(t time.Time) *Point { return &c.Points[t.Sub(c.From)/c.Step] }
+// at returns the point of a moment; nil: it is not in the curve.
+func (c *Curve) at(t time.Time) *Point {
+	if i := int(t.Sub(c.From) / c.Step); !t.Before(c.From) && i < len(c.Points) {
+		return &c.Points[i]
+	}
+	return nil
+}
 
 // add adds what another server, or another second, has counted.
 func (p *Point) add(s *Second) {

@@ -21,8 +21,11 @@ const (
 	longest = 60
 	// cold is how many seconds without a claim end a stretch.
 	cold = 10
-	// most is how many stretches of a sale a server keeps: those of its first day with claims.
-	most = 24 * 60
+	// most is how many seconds of a sale a server keeps: those of its first day with claims.
+	most = 24 * 3600
+	// crowd is how many claims in a second begin a stretch that nothing was decided of: strangers who send one now and
+	// then begin none.
+	crowd = 10
 	// waiting is how many stretches wait at most for a store that does not answer; what comes then is a gap.
 	waiting = 1000
 )
@@ -35,7 +38,7 @@ type Recorder struct {
 	mu     sync.Mutex
 	before *Totals                    // a second ago
 	now    map[sluice.SaleID]*stretch // of sales that claims come to
-	kept   map[sluice.SaleID]int      // stretches of each sale
+	kept   map[sluice.SaleID]int      // seconds of each sale
 	unsent []port.Stretch             // that are over and not stored, the oldest first
 }
 
@@ -83,30 +86,47 @@ func (r *Recorder) Tick(at time.Time, t *Totals) {
 	}
 }
 
-// add puts a second to the stretch of a sale, and begins one with the first claim.
+// add puts a second to the stretch of a sale, and begins one with the first claim that was decided, or with a crowd.
 func (r *Recorder) add(id sluice.SaleID, at time.Time, s *Second) {
-	claims := s.Answers != [Kinds]int64{}
+	claims, quiet := s.claims(), 0
 	grows := r.now[id]
-	if grows != nil && (grows.seconds == longest || !at.Equal(grows.From.Add(time.Duration(grows.seconds)*time.Second))) {
-		r.end(id) // it is full, or the clock was set, or a second was missed
+	switch {
+	case grows == nil:
+	case !at.Equal(grows.From.Add(time.Duration(grows.seconds) * time.Second)): // a tick was missed, or the clock was set
+		grows.Ended = true
+		r.end(id)
 		grows = nil
+	case grows.seconds == longest: // the next one goes on
+		quiet = grows.quiet
+		r.end(id)
+		grows = r.begin(id, at)
 	}
 	switch {
-	case grows == nil && (!claims || r.kept[id] >= most):
+	case r.kept[id] >= most:
+		if grows != nil {
+			grows.Ended = true
+			r.end(id)
+		}
+		return
+	case grows == nil && claims-s.Answers[Refused]-s.Answers[NotNow] == 0 && claims < crowd:
 		return
 	case grows == nil:
-		grows = &stretch{Stretch: port.Stretch{Sale: id, Node: r.node, From: at}}
-		r.now[id] = grows
-		r.kept[id]++
+		grows = r.begin(id, at)
 	}
-	if grows.quiet++; claims {
+	if grows.quiet = max(grows.quiet, quiet) + 1; claims > 0 {
 		grows.quiet = 0
 	}
 	grows.Figures = s.encode(grows.Figures)
-	if grows.seconds++; grows.quiet >= cold {
+	grows.seconds++
+	if r.kept[id]++; grows.quiet >= cold {
 		grows.Ended = true
 		r.end(id)
 	}
+}
+
+func (r *Recorder) begin(id sluice.SaleID, at time.Time) *stretch {
+	r.now[id] = &stretch{Stretch: port.Stretch{Sale: id, Node: r.node, From: at}}
+	return r.now[id]
 }
 
 // end lets a stretch go: it does not grow any more.

@@ -164,6 +164,7 @@ type Server struct {
 	unnamed      unnamed
 
 	readiness readiness
+	curves    curves
 }
 
 // New returns a Server.

@@ -3,11 +3,13 @@ package httpapi
 import (
 	"context"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/internal/admission"
+	"github.com/sluicehq/sluice/internal/condition"
 	"github.com/sluicehq/sluice/internal/curve"
 	"github.com/sluicehq/sluice/internal/port"
 )
@@ -44,7 +46,11 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 		Conditions: []api.Condition{}, Servers: []api.Peer{},
 	}
 	if s.Standing != nil {
-		for _, c := range s.Standing() {
+		standing := s.Standing()
+		if sale := sluice.SaleID(r.URL.Query().Get("sale")); sale != "" {
+			standing = condition.Of(standing, sale)
+		}
+		for _, c := range condition.Cut(standing) {
 			status.Conditions = append(status.Conditions, api.Condition{
 				Name: c.Name, Urgency: string(c.Urgency), SaleID: c.Sale, Since: api.At(c.Since), What: c.What.EN,
 				Cost: c.Cost.EN, Do: c.Do.EN, Detail: c.Detail, Section: c.Section, More: int64(c.More),
@@ -64,34 +70,78 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 
 // showCurve returns what happened to a sale.
 func (s *Server) showCurve(r *http.Request) (any, error) {
-	var from time.Time
-	if text := r.URL.Query().Get("from"); text != "" {
-		var err error
-		if from, err = time.Parse(time.RFC3339, text); err != nil {
-			return nil, faultOf(api.CodeBadRequest, "from %q: want a time like 2026-11-11T12:00:00Z", text)
+	var w curve.Window
+	for name, to := range map[string]*time.Time{"from": &w.From, "until": &w.Until} {
+		if text := r.URL.Query().Get(name); text != "" {
+			at, err := time.Parse(time.RFC3339, text)
+			if err != nil {
+				return nil, faultOf(api.CodeBadRequest, "%s %q: want a time like 2026-11-11T12:00:00Z", name, text)
+			}
+			*to = at
 		}
 	}
 	sale, err := s.Store.Sale(r.Context(), saleOf(r))
 	if err != nil {
 		return nil, err
 	}
-	since := from
-	if !since.IsZero() {
-		since = since.Add(-curve.Longest) // one that began before may go on
-	}
-	stretches, err := s.Store.Stretches(r.Context(), sale.ID, since)
-	if err != nil {
-		return nil, err
-	}
-	c, damaged := curve.Merge(stretches, s.Now())
-	if damaged != nil {
-		s.Log.Warn("what was counted of a sale cannot be read", "sale", sale.ID, "error", damaged)
-	}
-	return curveMessage(sale.ID, &c, from, s.Now()), nil
+	return s.curves.of(sale.ID, w, s.Now(), func() (api.Curve, error) {
+		since := w.From
+		if !since.IsZero() {
+			since = since.Add(-curve.Longest) // one that began before may go on
+		}
+		stretches, err := s.Store.Stretches(r.Context(), sale.ID, since)
+		if err != nil {
+			return api.Curve{}, err
+		}
+		c, damaged := curve.Merge(stretches, w, s.Now())
+		if damaged != nil {
+			s.Log.Warn("what was counted of a sale cannot be read", "sale", sale.ID, "error", damaged)
+		}
+		return curveMessage(sale.ID, &c, s.Now()), nil
+	})
 }
 
-// curveMessage is a curve without the steps before a time.
-func curveMessage(sale sluice.SaleID, c *curve.Curve, from, now time.Time) api.Curve {
+// curves keeps what was made of whole sales for a moment: many pages may ask for the same. The zero value is ready.
+type curves struct {
+	mu   sync.Mutex
+	kept map[sluice.SaleID]keptCurve
+}
+
+type keptCurve struct {
+	api.Curve
+	at time.Time
+}
+
+// curveFor is how long a whole curve is kept, and mostCurves how many of them.
+const (
+	curveFor   = 2 * time.Second
+	mostCurves = 20
+)
+
+// of returns the curve of a sale, which is made if none is kept. Only whole ones are, one at a time.
+func (c *curves) of(sale sluice.SaleID, w curve.Window, now time.Time, make func() (api.Curve, error)) (
+	api.Curve, error,
+) {
+	if w != (curve.Window{}) {
+		return make()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if kept, ok := c.kept[sale]; ok && now.Sub(kept.at) < curveFor {
+		return kept.Curve, nil
+	}
+	made, err := make()
+	if err != nil {
+		return made, err
+	}
+	if c.kept == nil || len(c.kept) >= mostCurves {
+		c.kept = map[sluice.SaleID]keptCurve{}
+	}
+	c.kept[sale] = keptCurve{made, now}
+	return made, nil
+}
+
+func curveMessage(sale sluice.SaleID, c *curve.Curve, now time.Time) api.Curve {
 	m := api.Curve{
 		SaleID: sale, ServerTime: api.At(now), StepS: int64(c.Step / time.Second), Answers: map[string][]int64{},
 		InFlight: []int64{}, P50Ms: []float64{}, P99Ms: []float64{}, Missing: []int64{},
@@ -99,15 +149,12 @@ func curveMessage(sale sluice.SaleID, c *curve.Curve, from, now time.Time) api.C
 	for _, name := range curve.Names {
 		m.Answers[name] = []int64{}
 	}
+	if len(c.Points) > 0 {
+		from := api.At(c.From)
+		m.From = &from
+	}
 	for i := range c.Points {
-		p, at := &c.Points[i], c.From.Add(time.Duration(i)*c.Step)
-		if at.Before(from) {
-			continue
-		}
-		if m.From == nil {
-			first := api.At(at)
-			m.From = &first
-		}
+		p := &c.Points[i]
 		for kind, name := range curve.Names {
 			m.Answers[name] = append(m.Answers[name], p.Answers[kind])
 		}

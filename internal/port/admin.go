@@ -51,7 +51,8 @@ type CurveStore interface {
 	// KeepStretches keeps some, at most 64 kB of Figures in each; one with the same sale, server and
 	// From is replaced. Those of sales that are archived, or that there are not, are dropped.
 	KeepStretches(ctx context.Context, stretches []Stretch) error
-	// Stretches returns those of a sale that begin at a time or later, by their beginnings, at most MaxStretches.
+	// Stretches returns those of a sale that begin at a time or later, by their beginnings: the newest
+	// MaxStretches.
 	Stretches(ctx context.Context, sale sluice.SaleID, from time.Time) ([]Stretch, error)
 }
 

@@ -3,6 +3,7 @@ package sqlcore
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sluicehq/sluice"
@@ -15,7 +16,7 @@ var (
 	sqlKeepStretch = newStatement("Curves.Keep", insertInto("stretches", "sale_id, begun_at, node, ended, figures")+`
 		ON CONFLICT (sale_id, begun_at, node) DO UPDATE SET ended = excluded.ended, figures = excluded.figures`)
 	sqlStretches = newStatement("Curves.Select", `SELECT sale_id, begun_at, node, ended, figures FROM stretches
-		WHERE sale_id = ? AND begun_at >= ? ORDER BY begun_at, node LIMIT ?`)
+		WHERE sale_id = ? AND begun_at >= ? ORDER BY begun_at DESC, node DESC LIMIT ?`)
 	sqlDeleteStretches = newStatement("Delete.Stretches", `DELETE FROM stretches WHERE sale_id = ?`)
 )
 
@@ -61,8 +62,10 @@ func (s *Store) Stretches(ctx context.Context, sale sluice.SaleID, from time.Tim
 	if from.IsZero() {
 		from = time.UnixMilli(0).UTC()
 	}
-	return all(s.reads(ctx), sqlStretches, func(r row) (one port.Stretch, err error) {
+	found, err = all(s.reads(ctx), sqlStretches, func(r row) (one port.Stretch, err error) {
 		err = r.Scan(&one.Sale, moment{&one.From}, &one.Node, &one.Ended, &one.Figures)
 		return one, err
 	}, sale, from, port.MaxStretches)
+	slices.Reverse(found)
+	return found, err
 }

@@ -112,8 +112,8 @@ var ErrBusy = errors.New("too many questions wait for the risk service")
 // ErrUnderWay: there is a question about this buyer and sale, which the service has not answered yet.
 var ErrUnderWay = errors.New("an earlier request of this buyer still waits for the risk service")
 
-// ErrRests: the service was not asked.
-var ErrRests = errors.New("it has failed for all buyers lately, and is left alone for a moment")
+// errRests: the service was not asked.
+var errRests = errors.New("it has failed for all buyers lately, and is left alone for a moment")
 
 // Ask asks the service of the rule, once it has a place for the question. Each takes the rule's timeout at
 // most. It comes to a verdict, or is ErrBusy or ErrUnderWay.
@@ -240,7 +240,7 @@ func (s *service) ready(now time.Time) error {
 	case s.rests.IsZero():
 		return nil
 	case now.Before(s.rests):
-		return ErrRests
+		return errRests
 	}
 	s.rests = now.Add(restFor)
 	return nil

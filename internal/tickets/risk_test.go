@@ -229,7 +229,7 @@ func TestRest(t *testing.T) {
 	another := func() error { buyers++; return ask(buyers) }
 	want := func(what string, more int64, err error, want error) {
 		t.Helper()
-		if n := asked.Swap(0); n != more || (want == ErrRests) != (err == ErrRests) || (want == nil) != (err == nil) {
+		if n := asked.Swap(0); n != more || (want == errRests) != (err == errRests) || (want == nil) != (err == nil) {
 			t.Errorf("%s: asked %d times, %v; want %d, %v", what, n, err, more, want)
 		}
 	}
@@ -242,12 +242,12 @@ func TestRest(t *testing.T) {
 	}
 	want("one buyer, many times", 3*failuresToRest-1, last, io.EOF)
 	want("another buyer", 1, another(), io.EOF)
-	want("it rests", 0, another(), ErrRests)
+	want("it rests", 0, another(), errRests)
 	ms.Add(restFor.Milliseconds() - 1)
-	want("until the end", 0, another(), ErrRests)
+	want("until the end", 0, another(), errRests)
 	ms.Add(1)
 	want("one finds out", 1, another(), io.EOF)
-	want("and it rests again", 0, another(), ErrRests)
+	want("and it rests again", 0, another(), errRests)
 	ms.Add(restFor.Milliseconds())
 	status.Store(200)
 	want("well again", 1, another(), nil)
@@ -261,7 +261,7 @@ func TestRest(t *testing.T) {
 	want("shortly after an answer", 2*failuresToRest, last, io.EOF)
 	ms.Add(livesFor.Milliseconds())
 	want("no answer since", 1, another(), io.EOF)
-	want("it rests again", 0, another(), ErrRests)
+	want("it rests again", 0, another(), errRests)
 	ms.Add(restFor.Milliseconds())
 	status.Store(200)
 	want("it answers one", 1, another(), nil)
@@ -307,8 +307,8 @@ func TestOneFindsOut(t *testing.T) {
 	var first sync.WaitGroup
 	first.Go(func() { _, _ = a.Ask(context.Background(), rule(server.URL, sluice.Deny), question, "") })
 	<-arrived
-	if v, _ := a.Ask(t.Context(), rule(server.URL, sluice.Allow), about(1), ""); v.Failed != ErrRests || !v.Allow {
-		t.Errorf("while one finds out: %+v, want %v", v, ErrRests)
+	if v, _ := a.Ask(t.Context(), rule(server.URL, sluice.Allow), about(1), ""); v.Failed != errRests || !v.Allow {
+		t.Errorf("while one finds out: %+v, want %v", v, errRests)
 	}
 	close(release)
 	first.Wait()
