@@ -123,7 +123,8 @@ const (
 )
 
 // everybodyRefused: claims were refused for who or what sent them, and none was accepted, here or elsewhere. A moment
-// shows it where many were accepted until then, or where a big crowd comes; else it takes a minute: a robot may be alone.
+// shows it where many were accepted until then, or where a big crowd comes; else it takes a minute: a robot may be
+// alone.
 func everybodyRefused(s *Sale) (bool, string) {
 	age := aMinute
 	if _, now, _ := s.since(justNow); s.past.pace >= crowd || sum(now) >= 10*crowd {
