@@ -319,6 +319,9 @@ type OrderFilter struct {
 	Sale   SaleID
 	Buyer  BuyerID
 	Status Status
+	// Payment finds the order that was paid with it: one, or none.
+	Payment string
+
 	Limit  int    // page size, 1 to MaxPage
 	Cursor string // from the page before, of the same filter; empty for the first
 }

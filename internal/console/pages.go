@@ -144,7 +144,8 @@ type orderList struct {
 func orders(v *visit) (string, any, error) {
 	f := sluice.OrderFilter{
 		Sale: sluice.SaleID(v.Query("sale")), Buyer: sluice.BuyerID(v.Query("buyer")),
-		Status: sluice.Status(v.Query("status")), Cursor: v.Query("cursor"), Limit: perPage,
+		Status: sluice.Status(v.Query("status")), Payment: strings.TrimSpace(v.Query("payment")),
+		Cursor: v.Query("cursor"), Limit: perPage,
 	}
 	if id := strings.TrimSpace(v.Query("id")); id != "" {
 		o, err := v.c.client.AdminOrder(v.ctx, sluice.OrderID(id))

@@ -349,6 +349,15 @@ func (s *Server) ofBuyer(at *sluice.BuyerID) parameter {
 	}}
 }
 
+func ofPayment(at *string) parameter {
+	return parameter{"payment_id", func(value string) error {
+		if *at = value; len(value) < 1 || len(value) > maxWords {
+			return fmt.Errorf("want 1 to %d bytes", maxWords)
+		}
+		return nil
+	}}
+}
+
 func ofStatus(at *sluice.Status) parameter {
 	return parameter{"status", func(value string) error {
 		if *at = sluice.Status(value); !slices.Contains(sluice.Statuses(), *at) {

@@ -127,7 +127,8 @@ func (s *Server) listOwnOrders(_ http.ResponseWriter, r *http.Request, token aut
 // listOrders lists stored orders for the merchant.
 func (s *Server) listOrders(r *http.Request) (any, error) {
 	var f sluice.OrderFilter
-	err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), s.ofBuyer(&f.Buyer), pageSize(&f.Limit), cursor(&f.Cursor))
+	err := readQuery(r, ofSale(&f.Sale), ofStatus(&f.Status), s.ofBuyer(&f.Buyer), ofPayment(&f.Payment),
+		pageSize(&f.Limit), cursor(&f.Cursor))
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"sync"
 	"time"
@@ -45,9 +46,13 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 		Node: s.Kinds.Node, Ledger: s.Kinds.Ledger, Store: s.Kinds.Store, ServerTime: api.At(s.Now()),
 		Conditions: []api.Condition{}, Servers: []api.Peer{},
 	}
+	var sale sluice.SaleID
+	if err := readQuery(r, ofSale(&sale)); err != nil {
+		return nil, err
+	}
 	if s.Standing != nil {
 		standing := s.Standing()
-		if sale := sluice.SaleID(r.URL.Query().Get("sale")); sale != "" {
+		if sale != "" {
 			standing = condition.Of(standing, sale)
 		}
 		for _, c := range condition.Cut(standing) {
@@ -71,14 +76,8 @@ func (s *Server) showStatus(r *http.Request) (any, error) {
 // showCurve returns what happened to a sale.
 func (s *Server) showCurve(r *http.Request) (any, error) {
 	var w curve.Window
-	for name, to := range map[string]*time.Time{"from": &w.From, "until": &w.Until} {
-		if text := r.URL.Query().Get(name); text != "" {
-			at, err := time.Parse(time.RFC3339, text)
-			if err != nil {
-				return nil, faultOf(api.CodeBadRequest, "%s %q: want a time like 2026-11-11T12:00:00Z", name, text)
-			}
-			*to = at
-		}
+	if err := readQuery(r, moment("from", &w.From), moment("until", &w.Until)); err != nil {
+		return nil, err
 	}
 	sale, err := s.Store.Sale(r.Context(), saleOf(r))
 	if err != nil {
@@ -99,6 +98,15 @@ func (s *Server) showCurve(r *http.Request) (any, error) {
 		}
 		return curveMessage(sale.ID, &c, s.Now()), nil
 	})
+}
+
+func moment(name string, at *time.Time) parameter {
+	return parameter{name, func(value string) (err error) {
+		if *at, err = time.Parse(time.RFC3339, value); err != nil {
+			return fmt.Errorf("%q: want a time like 2026-11-11T12:00:00Z", value)
+		}
+		return nil
+	}}
 }
 
 // curves keeps what was made of whole sales for a moment: many pages may ask for the same. The zero value is ready.

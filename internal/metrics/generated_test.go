@@ -160,7 +160,8 @@ func yamlText(t *testing.T, v any) string {
 func dashboardText(t *testing.T) string {
 	type object = map[string]any
 	source := object{"type": "prometheus", "uid": "${source}"}
-	all := make([]object, 0, len(panels))
+	const statsWide, statsHigh = 4, 4
+	all, stats := make([]object, 0, len(panels)), 0
 	for i, p := range panels {
 		var targets []object
 		for j, q := range p.queries {
@@ -168,9 +169,15 @@ func dashboardText(t *testing.T) string {
 				"refId": string(rune('A' + j)), "expr": q.expr, "legendFormat": q.legend, "datasource": source,
 			})
 		}
+		kind, n := "timeseries", i-stats
+		place := object{"x": n % 2 * 12, "y": statsHigh + n/2*8, "w": 12, "h": 8}
+		if p.stat {
+			kind, place = "stat", object{"x": stats * statsWide, "y": 0, "w": statsWide, "h": statsHigh}
+			stats++
+		}
 		all = append(all, object{
-			"id": i + 1, "type": "timeseries", "title": p.title, "datasource": source, "targets": targets,
-			"gridPos":     object{"x": i % 2 * 12, "y": i / 2 * 8, "w": 12, "h": 8},
+			"id": i + 1, "type": kind, "title": p.title, "description": p.description, "datasource": source,
+			"targets": targets, "gridPos": place,
 			"fieldConfig": object{"defaults": object{"unit": p.unit}, "overrides": []object{}},
 		})
 	}

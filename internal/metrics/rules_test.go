@@ -9,20 +9,26 @@ type recording struct{ name, expr string }
 // perSecond is the rate over five minutes, by labels; p99 the 99th percentile of a
 // histogram. A Prometheus that reads native histograms does not keep the classic ones of
 // the same metric.
-func perSecond(metric, by string) string {
+func perSecond(metric, by string) string { return rateOver("5m", metric, "", by) }
+
+func p99(metric, by string) string { return p99Over("5m", metric, "", by) }
+
+// rateOver and p99Over are the same over other times, and of some series only.
+func rateOver(window, metric, of, by string) string {
+	rate := "(rate(" + metric + of + "[" + window + "]))"
 	if by == "" {
-		return "sum(rate(" + metric + "[5m]))"
+		return "sum" + rate
 	}
-	return "sum by (" + by + ") (rate(" + metric + "[5m]))"
+	return "sum by (" + by + ") " + rate
 }
 
-func p99(metric, by string) string {
-	native, le := perSecond(metric, by), "le"
+func p99Over(window, metric, of, by string) string {
+	le := "le"
 	if by != "" {
 		le = by + ", le"
 	}
-	return "histogram_quantile(0.99, " + native + ") or histogram_quantile(0.99, " +
-		perSecond(metric+"_bucket", le) + ")"
+	return "histogram_quantile(0.99, " + rateOver(window, metric, of, by) + ") or histogram_quantile(0.99, " +
+		rateOver(window, metric+"_bucket", of, le) + ")"
 }
 
 var recordings = []recording{
@@ -168,7 +174,7 @@ var alerts = []alert{
 		nil,
 	},
 	{
-		"SluiceStoreDown", "sluice_store_up", `min(sluice_store_up) == 0`, "1m", urgent, lateOrders,
+		"SluiceStoreDown", "sluice_store_up", `min by (instance) (sluice_store_up) == 0`, "1m", urgent, lateOrders,
 		"the database does not answer",
 		[]series{{`sluice_store_up`, "0x60"}},
 		nil,
@@ -337,52 +343,103 @@ var alerts = []alert{
 	},
 }
 
-// panel is one of the dashboard.
+// panel is one of the dashboard. A stat is one figure, of the first row; the others are drawn over time.
 type panel struct {
 	title, unit string
+	stat        bool
+	description string
 	queries     []query
 }
 
 type query struct{ expr, legend string }
 
+// A rush lasts ten seconds: panels show rates over what Prometheus has scraped between two points of the screen, and
+// figures of the whole time that is shown.
+const (
+	atOnce, shown = "$__rate_interval", "$__range"
+	ofSale        = `{sale=~"$sale"}`
+	ofClaims      = `{route="POST /v1/sales/{sale}/orders"}`
+)
+
+func now(metric, of, by string) string    { return rateOver(atOnce, metric, of, by) }
+func p99Now(metric, of, by string) string { return p99Over(atOnce, metric, of, by) }
+
 var panels = []panel{
-	{"Claims by answer", "reqps", []query{{`sum by (code) (sluice:claims:rate5m{sale=~"$sale"})`, "{{code}}"}}},
-	{"Claims refused before they are decided", "reqps", []query{
-		{`sum by (reason) (sluice:claims_refused:rate5m{sale=~"$sale"})`, "{{reason}}"},
-		{perSecond("sluice_gate_refused_total", "check"), "gate: {{check}}"},
+	{"Fenced sales", "short", true, "Sales that wait for a rebuild or a recovery: nobody can buy in them.", []query{
+		{`sum(max by (sale) (sluice_sale_fenced` + ofSale + `))`, "fenced"},
 	}},
-	{"Units", "short", []query{
-		{`max by (sale) (sluice_sale_taken_units{sale=~"$sale"})`, "{{sale}} taken"},
-		{`min by (sale) (sluice_sale_available_units{sale=~"$sale"})`, "{{sale}} available"},
+	{"Sold", "percentunit", true, "Units of live orders, as a share of all of the sales that are chosen.", []query{{
+		`sum(max by (sale) (sluice_sale_taken_units` + ofSale + `)) / (sum(max by (sale) (sluice_sale_taken_units` + ofSale +
+			`)) + sum(min by (sale) (sluice_sale_available_units` + ofSale + `)))`, "sold",
+	}}},
+	{"Claims a second at the peak", "reqps", true, "Answers of all servers, in the fullest moment shown.", []query{
+		{"max_over_time((" + now("sluice_claims_total", ofSale, "") + ")[" + shown + ":])", "claims"},
 	}},
-	{"Answers: 99th percentile", "s", []query{{"sluice:http_request_seconds:p99", "{{route}}"}}},
-	{"Claims by stage: 99th percentile", "s", []query{{"sluice:claim_stage_seconds:p99", "{{stage}}"}}},
-	{"Ledger and store: 99th percentile", "s", []query{
-		{"sluice:ledger_call_seconds:p99", "call of the ledger"},
-		{"sluice:store_transaction_seconds:p99", "transaction of the store"},
+	{"99 of 100 claims answered within", "s", true, "Over the whole time shown, all sales.", []query{
+		{p99Over(shown, "sluice_http_request_seconds", ofClaims, ""), "claims"},
 	}},
-	{"Accepted to stored: 99th percentile", "s", []query{{"sluice:accepted_to_stored_seconds:p99", "accepted to stored"}}},
-	{"Journal entries that are not stored", "short", []query{
-		{`max by (sale) (sluice_sale_backlog_entries{sale=~"$sale"})`, "{{sale}}"},
+	{"Refused", "percentunit", true, "Claims refused for who or what sent them, of all, over the time shown.", []query{{
+		`sum(increase(sluice_claims_refused_total` + ofSale + `[` + shown + `])) / sum(increase(sluice_claims_total` + ofSale +
+			`[` + shown + `]))`, "refused",
+	}}},
+	{"Servers", "short", true, "Servers that Prometheus reaches.", []query{{"count(sluice_build_info)", "servers"}}},
+
+	{"Claims by answer", "reqps", false, "What becomes of claims; accepted ones are orders.", []query{
+		{now("sluice_claims_total", ofSale, "code"), "{{code}}"},
 	}},
-	{"Orders stored", "ops", []query{{"sluice:orders_stored:rate5m", "{{result}}"}}},
-	{"Claims per call of the ledger", "short", []query{
-		{"sum(rate(sluice_ledger_call_claims_sum[5m])) / sum(rate(sluice_ledger_call_claims_count[5m]))", "mean"},
+	{"Claims refused before they are decided", "reqps", false, "Why: the login, the page, a list, a rate; the runbook " +
+		"has each reason.", []query{
+		{now("sluice_claims_refused_total", ofSale, "reason"), "{{reason}}"},
+		{now("sluice_gate_refused_total", "", "check"), "gate: {{check}}"},
 	}},
-	{"Claims on their way", "short", []query{{"sum(sluice_claims_on_their_way)", "on their way"}}},
-	{"Trouble", "short", []query{
-		{`max by (sale) (sluice_sale_fenced{sale=~"$sale"})`, "{{sale}} fenced"},
-		{`max by (sale) (sluice_dead_letters{sale=~"$sale"})`, "{{sale}} dead letters"},
-		{`max by (sale) (sluice_orders_overdue{sale=~"$sale"})`, "{{sale}} overdue"},
-		{`max by (sale) (sluice_releases_waiting{sale=~"$sale"})`, "{{sale}} releases waiting"},
-		{"1 - min(sluice_store_up)", "store down"},
+	{"Units", "short", false, "Counted by the ledger.", []query{
+		{`max by (sale) (sluice_sale_taken_units` + ofSale + `)`, "{{sale}} taken"},
+		{`min by (sale) (sluice_sale_available_units` + ofSale + `)`, "{{sale}} available"},
 	}},
-	{"Connections and event streams", "short", []query{
+	{"Answers: 99th percentile", "s", false, "By route, over all servers.", []query{
+		{p99Now("sluice_http_request_seconds", "", "route"), "{{route}}"},
+	}},
+	{"Claims: 99th percentile of each server", "s", false, "One that is slower than the others has trouble of its own.",
+		[]query{{p99Now("sluice_http_request_seconds", ofClaims, "instance"), "{{instance}}"}}},
+	{"Claims by stage: 99th percentile", "s", false, "The gate, the wait for a call of the ledger, the ledger.", []query{
+		{p99Now("sluice_claim_stage_seconds", "", "stage"), "{{stage}}"},
+	}},
+	{"Ledger and store: 99th percentile", "s", false, "One call with claims; one transaction that stores orders.", []query{
+		{p99Now("sluice_ledger_call_seconds", "", ""), "call of the ledger"},
+		{p99Now("sluice_store_transaction_seconds", "", ""), "transaction of the store"},
+	}},
+	{"Accepted to stored: 99th percentile", "s", false, "How long buyers wait until they can pay.", []query{
+		{p99Now("sluice_accepted_to_stored_seconds", "", ""), "accepted to stored"},
+	}},
+	{"Journal entries that are not stored", "short", false, "They wait for the database; nothing is lost.", []query{
+		{`max by (sale) (sluice_sale_backlog_entries` + ofSale + `)`, "{{sale}}"},
+	}},
+	{"Orders stored", "ops", false, "not_covered is trouble: act at once.", []query{
+		{now("sluice_orders_stored_total", "", "result"), "{{result}}"},
+	}},
+	{"Claims per call of the ledger", "short", false, "Grows under load, as intended.", []query{
+		{now("sluice_ledger_call_claims_sum", "", "") + " / " + now("sluice_ledger_call_claims_count", "", ""), "mean"},
+	}},
+	{"Claims on their way", "short", false, "Let through and not decided yet.", []query{
+		{"sum(sluice_claims_on_their_way)", "on their way"},
+	}},
+	{"Trouble", "short", false, "All of these should be zero.", []query{
+		{`max by (sale) (sluice_sale_fenced` + ofSale + `)`, "{{sale}} fenced"},
+		{`max by (sale) (sluice_dead_letters` + ofSale + `)`, "{{sale}} dead letters"},
+		{`max by (sale) (sluice_orders_overdue` + ofSale + `)`, "{{sale}} overdue"},
+		{`max by (sale) (sluice_releases_waiting` + ofSale + `)`, "{{sale}} releases waiting"},
+		{"1 - min by (instance) (sluice_store_up)", "{{instance}}: store down"},
+	}},
+	{"Connections and event streams", "short", false, "Open now.", []query{
 		{"sum by (listener) (sluice_connections)", "{{listener}}"}, {"sum(sluice_event_streams)", "event streams"},
 	}},
-	{"Event streams: 99th percentile of the lag", "s", []query{{"sluice:event_stream_lag_seconds:p99", "lag"}}},
-	{"Webhooks: events that wait", "short", []query{{"max by (webhook) (sluice_webhook_lag_events)", "{{webhook}}"}}},
-	{"Memory", "bytes", []query{
+	{"Event streams: 99th percentile of the lag", "s", false, "From an event to its reader.", []query{
+		{p99Now("sluice_event_stream_lag_seconds", "", ""), "lag"},
+	}},
+	{"Webhooks: events that wait", "short", false, "For a receiver that is slow or down.", []query{
+		{"max by (webhook) (sluice_webhook_lag_events)", "{{webhook}}"},
+	}},
+	{"Memory", "bytes", false, "Of each server.", []query{
 		{"process_resident_memory_bytes and on (instance, job) sluice_build_info", "{{instance}}"},
 	}},
 }

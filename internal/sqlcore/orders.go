@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -50,6 +51,10 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	if !findable(&filter) {
 		return nil, "", nil
 	}
+	if filter.Payment != "" {
+		page, err = s.paidBy(ctx, &filter)
+		return page, "", err
+	}
 	list := cursorList(fmt.Sprintf("orders %s %s", filter.Sale, filter.Status))
 	after, err := s.afterOrder(ctx, &filter, list)
 	if err != nil {
@@ -74,11 +79,31 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 	return page, next, nil
 }
 
+// paidBy returns the order that a payment is of, if it is as the filter says.
+func (s *Store) paidBy(ctx context.Context, f *sluice.OrderFilter) ([]sluice.Order, error) {
+	id, err := only[sluice.OrderID](s.reads(ctx).row(sqlPaidOrder, f.Payment))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.Order(ctx, id)
+	switch {
+	case errors.Is(err, sluice.ErrOrderNotFound):
+		return nil, nil
+	case err != nil, f.Sale != "" && o.Sale != f.Sale, f.Buyer != "" && o.Buyer != f.Buyer,
+		f.Status != "" && o.Status != f.Status:
+		return nil, err
+	}
+	return []sluice.Order{o}, nil
+}
+
 // findable reports whether a filter can match anything. The database
 // never sees a text that cannot be an id: it might refuse the bytes.
 func findable(f *sluice.OrderFilter) bool {
 	return (f.Sale == "" || f.Sale.Validate() == nil) && (f.Buyer == "" || f.Buyer.Validate() == nil) &&
-		cleanText(string(f.Status)) == string(f.Status)
+		cleanText(string(f.Status)) == string(f.Status) && cleanText(f.Payment) == f.Payment
 }
 
 // PageQuery is composed, so that each combination of filters is a statement of

@@ -110,6 +110,32 @@ func testFilters(t *testing.T, db Database) {
 	}
 }
 
+// An order is found by its payment, which is of no other.
+func testByPayment(t *testing.T, db Database) {
+	s := db.Open(t)
+	src := selling(t, s, "phones", 10)
+	orders := src.store(t, s, 3).Claims
+	pay := sluice.Change{Order: orders[1].Order, Action: sluice.Pay, PaymentID: "pay-1", By: "test"}
+	must.Get(s.Change(t.Context(), pay))(t)
+	for name, c := range map[string]struct {
+		filter sluice.OrderFilter
+		found  bool
+	}{
+		"it":             {sluice.OrderFilter{Payment: "pay-1"}, true},
+		"of its sale":    {sluice.OrderFilter{Payment: "pay-1", Sale: "phones", Status: sluice.Paid}, true},
+		"of another one": {sluice.OrderFilter{Payment: "pay-1", Sale: "lamps"}, false},
+		"not paid":       {sluice.OrderFilter{Payment: "pay-1", Status: sluice.Pending}, false},
+		"another":        {sluice.OrderFilter{Payment: "pay-2"}, false},
+		"none that is":   {sluice.OrderFilter{Payment: "\x00\xff"}, false},
+	} {
+		c.filter.Limit = 10
+		page, next, err := s.Orders(t.Context(), c.filter)
+		if err != nil || next != "" || c.found != (len(page) == 1) || c.found && page[0].ID != orders[1].Order {
+			t.Errorf("%s: %+v, %q, %v", name, page, next, err)
+		}
+	}
+}
+
 // A cursor stays where it is: what was stored before the first page appears
 // exactly once, whatever is stored meanwhile.
 func testPagesWhileInserting(t *testing.T, db Database) {

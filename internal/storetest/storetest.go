@@ -191,6 +191,7 @@ var alone = []storeTest{
 	{"Order", testOrder},
 	{"OrdersInPages", testPages},
 	{"OrdersByFilter", testFilters},
+	{"OrderByPayment", testByPayment},
 	{"PagesStayWhileOrdersCome", testPagesWhileInserting},
 	{"BadCursors", testBadCursors},
 	{"CursorOfABuyer", testCursorOfABuyer},

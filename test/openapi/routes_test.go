@@ -277,6 +277,8 @@ func (c *checked) selling() {
 	admin(200, "GET", "/v1/admin/sales/phone/audit", "")
 	admin(200, "POST", "/v1/admin/sales/phone/reconcile", `{"apply":false}`)
 	admin(200, "GET", "/v1/admin/actions", "")
+	admin(200, "GET", "/v1/admin/status", "")
+	admin(200, "GET", "/v1/admin/sales/phone/curve", "")
 	admin(200, "GET", "/v1/admin/events?limit=5", "")
 	hook := admin(201, "POST", "/v1/admin/webhooks", `{"url":"http://127.0.0.1:9/hook"}`).text("id")
 	admin(200, "GET", "/v1/admin/webhooks", "")
