@@ -53,8 +53,8 @@ type DeadLetterList struct {
 type Replayed struct {
 	Saved []sluice.OrderID `json:"saved"` // stored, or accepted again
 	Lost  []sluice.OrderID `json:"lost"`  // could not be saved
-	// Waiting: the sale is over, and is loaded again with them, in some seconds; the letter
-	// is listed until then.
+	// Waiting: the sale is closed, paused or not open yet, and is loaded again with them, in
+	// some seconds; the letter is listed until then.
 	Waiting []sluice.OrderID `json:"waiting"`
 }
 

@@ -45,11 +45,25 @@ type Curve struct {
 	// Answers to claims by what became of them: accepted, sold_out, limited (per buyer or value), not_now (not open
 	// yet, closed or paused), too_often (rates), refused (for who or what sent them), failed (nothing was decided).
 	Answers map[string][]int64 `json:"answers"`
-	// Of the servers that answered: claims on their way, and how long the fastest half and 99 of 100 answers took at
-	// most, in milliseconds; 0: there were none.
+	// Of all sales of the servers that took claims of this one: claims on their way, and how long the fastest half and
+	// 99 of 100 answers took at most, in milliseconds; 0: there were none.
 	InFlight []int64   `json:"in_flight"`
 	P50Ms    []float64 `json:"p50_ms"`
 	P99Ms    []float64 `json:"p99_ms"`
 	// Missing servers have not told what they counted: the sums are too small there.
 	Missing []int64 `json:"missing"`
+}
+
+// settled is how many of the newest steps some server may not have told of yet.
+const settled = 4
+
+// Settled returns the newest step, by its place in the lists, that all servers should have told of; -1: there is none.
+func (c *Curve) Settled() int { return max(len(c.InFlight)-settled, -1) }
+
+// Claims is how many were answered in a step.
+func (c *Curve) Claims(step int) (n int64) {
+	for _, of := range c.Answers {
+		n += of[step]
+	}
+	return n
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,16 +89,16 @@ func (c *conditions) look(ctx context.Context) *condition.Seen {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
 		err := c.server.AskLedger(ctx)
-		s.Refuses = errors.Is(err, sluice.ErrRefusesWrites)
-		s.Ledger = err != nil && !s.Refuses
+		s.LedgerRefuses = errors.Is(err, sluice.ErrRefusesWrites)
+		s.LedgerDown = err != nil && !s.LedgerRefuses
 	})
 	asking.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, lookFor)
 		defer cancel()
-		s.Store = c.store.Ping(ctx) != nil
+		s.StoreDown = c.store.Ping(ctx) != nil
 	})
 	asking.Wait()
-	s.Replicas = c.Engine.replicas != nil && c.Engine.replicas.now() != nil
+	s.ReplicasMissing = c.Engine.replicas != nil && c.Engine.replicas.now() != nil
 	for _, d := range c.follower.peers.differences() {
 		s.Differ = append(s.Differ, condition.Named{Name: d.Node, Detail: d.String()})
 	}
@@ -115,7 +116,7 @@ func (c *conditions) look(ctx context.Context) *condition.Seen {
 	}
 	c.failingServices(s)
 	c.sales(s)
-	if !s.Store {
+	if !s.StoreDown {
 		c.lookIntoStore(ctx, s)
 	}
 	s.Webhooks, s.Evicts, s.Settings, s.Refusers = c.webhooks, c.evicts, c.settings, c.refusers
@@ -193,7 +194,9 @@ func (c *conditions) sales(s *condition.Seen) {
 			continue
 		}
 		sale := condition.Sale{
-			ID: id, Fence: v.Sale.Fence, Outdated: settle.Outdated(&v.Sale), Down: v.Down, Closed: refusal == sluice.Closed,
+			ID: id, Fence: v.Sale.Fence, Outdated: settle.Outdated(&v.Sale), Down: v.Down,
+			Letter: strings.HasPrefix(v.Sale.Fence, port.FenceLate),
+			Closed: refusal == sluice.Closed,
 			Paused: refusal == sluice.Paused, Total: v.Sale.Total, Left: v.Available(), Taken: v.Shown().Taken,
 			Epoch: v.Reading.Epoch, Backlog: v.Reading.Backlog, Oldest: v.Reading.Oldest, DeadLetters: waiting.DeadLetters,
 		}
@@ -203,7 +206,7 @@ func (c *conditions) sales(s *condition.Seen) {
 		}
 		for _, since := range []time.Time{waiting.OldestDue, waiting.OldestRelease} {
 			if !since.IsZero() {
-				sale.Late = max(sale.Late, waits.At.Sub(since))
+				sale.Overdue = max(sale.Overdue, waits.At.Sub(since))
 			}
 		}
 		if refusal == 0 {

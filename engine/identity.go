@@ -164,9 +164,9 @@ func (n *eligibility) compose(e *Engine, counts *metrics.Eligibility) httpapi.El
 			v, err := n.asker.Ask(ctx, rule, q, proof)
 			if err == nil && (v.Took > 0 || v.Failed != nil) {
 				counts.Risk(v.Allow, v.Failed != nil, v.Took)
-			}
-			if err == nil && (v.Took > 0 || v.Failed != nil) && ctx.Err() == nil { // a buyer who left says nothing
-				e.conditions.judged(tickets.Address(rule.URL), v.Failed)
+				if ctx.Err() == nil { // a buyer who left says nothing
+					e.conditions.judged(tickets.Address(rule.URL), v.Failed)
+				}
 			}
 			return v, err
 		},

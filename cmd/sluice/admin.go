@@ -176,7 +176,7 @@ func (a *app) printReplayed(r api.Replayed) error {
 		rows = append(rows, []string{string(id), "lost"})
 	}
 	for _, id := range r.Waiting {
-		rows = append(rows, []string{string(id), "waits: its sale is loaded again with it"})
+		rows = append(rows, []string{string(id), "waiting"})
 	}
 	if err := a.printTable(r, []string{"ORDER", "OUTCOME"}, rows); err != nil || len(r.Lost) == 0 {
 		return err

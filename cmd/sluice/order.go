@@ -118,7 +118,7 @@ func (a *app) orderReject() *cobra.Command {
 func orderFilter(cmd *cobra.Command, f *sluice.OrderFilter) {
 	cmd.Flags().StringVar((*string)(&f.Buyer), "buyer", "", "only orders of this `BUYER`")
 	cmd.Flags().StringVar((*string)(&f.Status), "status", "", "only orders with this `STATUS`: "+statusList())
-	cmd.Flags().StringVar(&f.Payment, "payment-id", "", "only the order that has this payment, of the `ID`")
+	cmd.Flags().StringVar(&f.Payment, "payment-id", "", "only the order paid with this payment `ID`")
 	before(saleFilter(cmd, &f.Sale, "orders"), func([]string) error {
 		if f.Status != "" && !slices.Contains(sluice.Statuses(), f.Status) {
 			return fmt.Errorf("--status %q: want one of %s", f.Status, statusList())

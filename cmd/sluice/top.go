@@ -21,8 +21,9 @@ func (a *app) topCommand() *cobra.Command {
 	cmd := saleOrAll(&cobra.Command{
 		Use: "top", Short: "Watch what is sold, second by second, and what is wrong",
 		Long: "Shows what is wrong now and, of each sale that is open or opens within an hour, what is sold and left, " +
-			"claims a second over all servers, how long 99 of 100 answers took at most, and how many journal entries " +
-			"wait to be stored. A terminal is drawn anew every second until you press Ctrl+C; elsewhere it says all once.",
+			"claims a second over all servers, how long 99 of 100 answers of those servers took at most (to claims on any " +
+			"sale), and how many journal entries wait to be stored. In a terminal it redraws every second until Ctrl+C; " +
+			"otherwise it prints once.",
 		Example: "  sluice top\n  sluice top phone\n  sluice top --json",
 	}, &sale)
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error { return a.follow(ctx, c, sale) })
@@ -69,7 +70,6 @@ const (
 	mostGlanced = 20
 	// glanceTail is how much of a curve is asked for. Of it the second counts that all servers have told of.
 	glanceTail = 10 * time.Second
-	settled    = 4
 )
 
 // listEvery is how often all sales are asked for, which a server with many of them has work with.
@@ -158,11 +158,8 @@ func look(ctx context.Context, c *client.Client, only sluice.SaleID, ids []sluic
 		if err != nil {
 			return g, err
 		}
-		if at := len(curve.InFlight) - settled; at >= 0 {
-			for _, n := range curve.Answers {
-				row.Claims += n[at]
-			}
-			row.Accepted, row.P99Ms = curve.Answers["accepted"][at], curve.P99Ms[at]
+		if at := curve.Settled(); at >= 0 {
+			row.Claims, row.Accepted, row.P99Ms = curve.Claims(at), curve.Answers["accepted"][at], curve.P99Ms[at]
 		}
 		g.Sales = append(g.Sales, row)
 	}

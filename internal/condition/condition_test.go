@@ -26,13 +26,13 @@ func one(look int) []Named { return []Named{{"b", fmt.Sprint("detail ", look)}} 
 // planted are the faults: what a server sees, look by look, while each lasts.
 var planted = map[string]func(look int) Seen{
 	"store_older":    func(i int) Seen { return open(i, func(s *Sale) { s.Fence, s.Outdated = "older: x", true }) },
-	"ledger_refuses": func(int) Seen { return Seen{Refuses: true} },
-	"ledger_down":    func(int) Seen { return Seen{Ledger: true} },
+	"ledger_refuses": func(int) Seen { return Seen{LedgerRefuses: true} },
+	"ledger_down":    func(int) Seen { return Seen{LedgerDown: true} },
 	"ledger_lost":    func(i int) Seen { return open(i, func(s *Sale) { s.Fence = "lost: x" }) },
 	"not_loaded":     func(i int) Seen { return open(i, func(s *Sale) { s.Off = "another ledger decides" }) },
 	"ledger_evicts":  func(i int) Seen { return Seen{Evicts: one(i)} },
 
-	"replicas_missing": func(int) Seen { return Seen{Replicas: true} },
+	"replicas_missing": func(int) Seen { return Seen{ReplicasMissing: true} },
 	"servers_differ":   func(i int) Seen { return Seen{Differ: one(i)} },
 	"one_refuses":      func(i int) Seen { return Seen{Refusers: one(i)} },
 	"everybody_refused": func(i int) Seen {
@@ -43,12 +43,12 @@ var planted = map[string]func(look int) Seen{
 			s.Codes["accepted"] = 190 // until a moment ago
 		})
 	},
-	"not_ready":    func(i int) Seen { return open(i, func(s *Sale) { s.NotReady, s.OpenFor = "units: none", 0 }) },
-	"store_down":   func(int) Seen { return Seen{Store: true} },
-	"lag_grows":    func(i int) Seen { return open(i, func(s *Sale) { s.Oldest, s.Backlog = 7, int64(100-i) }) },
-	"dead_letters": func(i int) Seen { return open(i, func(s *Sale) { s.DeadLetters = 1 }) },
+	"not_ready":     func(i int) Seen { return open(i, func(s *Sale) { s.NotReady, s.OpenFor = "units: none", 0 }) },
+	"store_down":    func(int) Seen { return Seen{StoreDown: true} },
+	"journal_stuck": func(i int) Seen { return open(i, func(s *Sale) { s.Oldest, s.Backlog = 7, int64(100-i) }) },
+	"dead_letters":  func(i int) Seen { return open(i, func(s *Sale) { s.DeadLetters = 1 }) },
 	"expiry_late": func(i int) Seen {
-		return open(i, func(s *Sale) { s.Late = time.Duration(11+i) * time.Second })
+		return open(i, func(s *Sale) { s.Overdue = time.Duration(11+i) * time.Second })
 	},
 	"nobody_comes":  func(int) Seen { return open(3, func(*Sale) {}) },
 	"expiry_behind": func(i int) Seen { return Seen{ExpiryBehind: time.Duration(i+1) * time.Second} },
@@ -95,7 +95,7 @@ func TestConditions(t *testing.T) {
 			}
 			within, begun := 2, l.now.Add(5*time.Second)
 			switch name {
-			case "nobody_comes", "lag_grows":
+			case "nobody_comes", "journal_stuck":
 				within = 14
 			case "expiry_late", "server_silent":
 				within = 6
@@ -158,8 +158,8 @@ func TestFalseAlarms(t *testing.T) {
 		"a quiet night of a long sale": func(int) Seen { return open(1, func(s *Sale) { s.OpenFor = 50 * time.Hour }) },
 		"another server sells":         func(i int) Seen { return open(1, func(s *Sale) { s.Taken = int64(i) }) },
 		"claims are not counted":       func(int) Seen { return open(1, func(s *Sale) { s.Codes, s.Reasons = nil, nil }) },
-		"a closed sale is loaded again": func(i int) Seen {
-			return open(i, func(s *Sale) { s.Fence, s.Closed, s.OpenFor = "late: x", true, 0 })
+		"a sale is loaded again for a letter": func(i int) Seen {
+			return open(i, func(s *Sale) { s.Fence, s.Letter, s.Closed, s.OpenFor = "late: x", true, true, 0 })
 		},
 		"a load that takes a moment": func(i int) Seen {
 			return open(i, func(s *Sale) {
@@ -193,7 +193,7 @@ func TestTheWorseFirst(t *testing.T) {
 		}
 	}
 	var l looks
-	if names, _ := l.look(Seen{Store: true, Ledger: true, InStore: true, Webhooks: one(0)}); !slices.Equal(names,
+	if names, _ := l.look(Seen{StoreDown: true, LedgerDown: true, InStore: true, Webhooks: one(0)}); !slices.Equal(names,
 		[]string{"ledger_down", "webhook_fails"}) {
 		t.Errorf("%v", names)
 	}

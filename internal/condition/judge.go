@@ -10,14 +10,14 @@ import (
 
 // Seen is what one server sees at a moment. What is false or empty is well.
 type Seen struct {
-	Now      time.Time
-	InStore  bool // the ledger is in the store: what is said of the one is said of the other
-	Ledger   bool // it does not answer
-	Refuses  bool // it answers, and takes no writes
-	Replicas bool // too few of the ledger's are connected
-	Store    bool // the database does not answer, or is full
+	Now             time.Time
+	InStore         bool // the ledger is in the store: what is said of the one is said of the other
+	LedgerDown      bool // it does not answer
+	LedgerRefuses   bool // it answers, and takes no writes
+	ReplicasMissing bool // too few of the ledger's are connected
+	StoreDown       bool // the database does not answer, or is full
 
-	Risk     []Named // services that are left alone for a moment
+	Risk     []Named // services that did not answer their last questions
 	Evicts   []Named // settings by which the ledger throws keys away
 	Settings []Named // other settings that can lose something
 	Differ   []Named // servers with other settings
@@ -40,6 +40,7 @@ type Sale struct {
 	ID          sluice.SaleID
 	Fence       string // why its claims are refused; empty: they are not
 	Outdated    bool   // it waits for a person who recovers it
+	Letter      bool   // it is loaded again for a dead letter: nothing is lost, and nobody could buy
 	Down        bool   // the ledger does not answer for this sale, though it does for others
 	Off         string // how the ledger holds another state of it than the database; empty: it does not
 	Closed      bool
@@ -51,7 +52,7 @@ type Sale struct {
 	Backlog     int64 // journal entries that are not stored
 	Oldest      int64 // the sequence of the first claim in the oldest of them; 0: there is none
 	DeadLetters int64
-	Late        time.Duration // how late endings, or units that come back, are
+	Overdue     time.Duration // how late endings, or units that come back, are
 	NotReady    string        // it opens soon, and could not be bought as it is; empty: it could
 
 	// Answers to claims by code, and why claims were refused, both of this server since its start; nil: not known.
@@ -166,12 +167,11 @@ func nobodyComes(s *Sale) (bool, string) {
 	if !known || s.OpenFor < aMinute || s.OpenFor > rush || s.Left == 0 || s.stopped() {
 		return false, ""
 	}
-	_, n := most(codes)
-	return n == 0 && s.past.at(aMinute).taken == s.Taken, ""
+	return len(codes) == 0 && s.past.at(aMinute).taken == s.Taken, ""
 }
 
-// lagGrows: the oldest entry of the journal waits for long.
-func lagGrows(s *Sale) (bool, string) {
+// journalStuck: the oldest entry of the journal waits for long.
+func journalStuck(s *Sale) (bool, string) {
 	return s.Oldest > 0 && !s.stopped() && s.past.waits >= stuck, figures.Thousands(s.Backlog) + " in the journal"
 }
 

@@ -27,13 +27,13 @@ type Condition struct {
 	Name    string // in the API
 	Urgency Urgency
 	After   time.Duration // it counts once it has held for so long
-	Section string        // of docs/operating.md, as the address has it
-	Alerts  []string      // of deploy/prometheus, that are raised by the same
+	Section string        // the section of docs/operating.md, as its address has it
+	Alerts  []string      // the alerts of deploy/prometheus that are raised by the same
 	Ready   string        // the field of /readyz that says the same; empty: none does
 	Check   string        // the line of sale check that does
-	What    Text          // is wrong
-	Cost    Text          // for buyers
-	Do      Text          // now
+	What    Text          // what is wrong
+	Cost    Text          // what it costs buyers
+	Do      Text          // what to do now
 
 	judge func(*Seen) []found
 }
@@ -65,7 +65,7 @@ var table = []Condition{
 		Alerts: []string{"SluiceFenced"}, Ready: "recover", Check: "loaded",
 		What: Text{
 			"The database is older than what has been sold: it was restored from a copy.",
-			"数据库比已经卖出的还旧：它是从旧的备份恢复的。",
+			"数据库比账本旧：它是从旧备份恢复的。",
 		},
 		Cost: Text{
 			"Nobody can buy in this sale, and payments are not taken, until a person recovers it.",
@@ -86,13 +86,13 @@ var table = []Condition{
 		},
 		Cost: Text{
 			"No claim is accepted in any sale. Buyers are asked to try again, and lose nothing.",
-			"所有活动都不接受购买。买家会被提示重试，不会丢失任何东西。",
+			"所有活动都不接受抢购请求。买家会被提示重试，不会丢失任何东西。",
 		},
 		Do: Text{
 			"Make room there. It goes on by itself, with the same keys.",
 			"腾出空间即可，之后会自行恢复。",
 		},
-		judge: ifTrue(func(s *Seen) bool { return s.Refuses }),
+		judge: ifTrue(func(s *Seen) bool { return s.LedgerRefuses }),
 	},
 	{
 		Name: "ledger_down", Urgency: Page, Section: "claims-are-refused",
@@ -101,13 +101,13 @@ var table = []Condition{
 		What:   Text{"The ledger does not answer this server.", "账本没有应答本服务器。"},
 		Cost: Text{
 			"No claim is decided here. Buyers are asked to try again, and lose nothing.",
-			"本服务器无法处理购买。买家会被提示重试，不会丢失任何东西。",
+			"本服务器无法处理抢购请求。买家会被提示重试，不会丢失任何东西。",
 		},
 		Do: Text{
 			"Look at the ledger, Redis mostly, and at the network to it. It goes on by itself.",
 			"检查账本（通常是 Redis）以及到它的网络。之后会自行恢复。",
 		},
-		judge: either(ifTrue(func(s *Seen) bool { return s.Ledger }),
+		judge: either(ifTrue(func(s *Seen) bool { return s.LedgerDown }),
 			ofSales(func(s *Sale) (bool, string) { return s.Down, "" })),
 	},
 	{
@@ -125,7 +125,7 @@ var table = []Condition{
 			"Wait. After a minute, look in the log for the server that the rebuild waits for.",
 			"请等待。超过一分钟时，请在日志里看重建在等哪台服务器。",
 		},
-		judge: ofSales(func(s *Sale) (bool, string) { return s.Fence != "" && !s.Outdated && !s.Closed, s.Fence }),
+		judge: ofSales(func(s *Sale) (bool, string) { return s.Fence != "" && !s.Outdated && !s.Letter, s.Fence }),
 	},
 	{
 		Name: "not_loaded", Urgency: Page, After: 5 * time.Second, Section: "which-ledger-for-whom", Check: "loaded",
@@ -159,10 +159,10 @@ var table = []Condition{
 		What: Text{"Redis has too few replicas for wait_replicas.", "Redis 的副本数少于 wait_replicas。"},
 		Cost: Text{
 			"Claims are not confirmed: buyers do not get their orders.",
-			"购买得不到确认：买家拿不到订单。",
+			"抢购请求得不到确认：买家拿不到订单。",
 		},
 		Do:    Text{"Bring the replica back. Everything goes on by itself.", "恢复副本，之后会自行恢复。"},
-		judge: ifTrue(func(s *Seen) bool { return s.Replicas }),
+		judge: ifTrue(func(s *Seen) bool { return s.ReplicasMissing }),
 	},
 	{
 		Name: "servers_differ", Urgency: Page, Section: "several-servers", Alerts: []string{"SluiceServersDiffer"},
@@ -218,24 +218,24 @@ var table = []Condition{
 			"买家可以继续购买，订单在流水中等待。付款与取消会失败。",
 		},
 		Do:    Text{"Bring it back. What waits is stored by itself.", "恢复数据库，等待的订单会自行入库。"},
-		judge: ifTrue(func(s *Seen) bool { return s.Store && !s.InStore }),
+		judge: ifTrue(func(s *Seen) bool { return s.StoreDown && !s.InStore }),
 	},
 	{
-		Name: "lag_grows", Urgency: Page, Section: "orders-are-late-or-wrong", Alerts: []string{"SluiceBacklog"},
+		Name: "journal_stuck", Urgency: Page, Section: "orders-are-late-or-wrong", Alerts: []string{"SluiceBacklog"},
 		What: Text{
-			"Orders of this sale wait to be stored, and do not become fewer.",
-			"这个活动的订单在等待入库，而且没有减少。",
+			"The oldest accepted claims of this sale have waited half a minute to be stored.",
+			"这个活动最早的一批订单已等待入库半分钟。",
 		},
 		Cost: Text{"Buyers have their order, and cannot pay for it yet.", "买家已有订单，但还不能付款。"},
 		Do: Text{
 			"Look at the database: a lock, a full disk, a constraint.",
 			"检查数据库：锁、磁盘已满或约束。",
 		},
-		judge: ofSales(lagGrows),
+		judge: ofSales(journalStuck),
 	},
 	{
 		Name: "dead_letters", Urgency: Page, Section: "dead-letters", Alerts: []string{"SluiceDeadLetters"},
-		What: Text{"Accepted claims of this sale could not be stored.", "这个活动有已接受的购买无法入库。"},
+		What: Text{"Accepted claims of this sale could not be stored.", "这个活动有已接受的抢购请求无法入库。"},
 		Cost: Text{
 			"These buyers have a promise and no order; their units stay taken.",
 			"这些买家得到了承诺却没有订单，商品仍为他们保留。",
@@ -255,7 +255,7 @@ var table = []Condition{
 			"Look for a locked row in the database, and at the ledger.",
 			"检查数据库中被锁定的行，以及账本。",
 		},
-		judge: ofSales(func(s *Sale) (bool, string) { return s.Late > wrongLate, s.Late.Round(time.Second).String() }),
+		judge: ofSales(func(s *Sale) (bool, string) { return s.Overdue > wrongLate, s.Overdue.Round(time.Second).String() }),
 	},
 	{
 		Name: "nobody_comes", Urgency: Warning, Section: "nothing-is-sold",
@@ -311,7 +311,7 @@ var table = []Condition{
 		What: Text{"A webhook's receiver fails, or wants no more.", "Webhook 的接收方失败，或不再接收。"},
 		Cost: Text{
 			"Buyers notice nothing. The shop hears late what was sold and paid.",
-			"买家没有感觉。商城会晚知道订单与付款。",
+			"买家不受影响。商城会晚知道订单与付款。",
 		},
 		Do: Text{
 			"Look at the receiver. What waits is sent by itself, what was given up can be replayed.",
@@ -327,7 +327,7 @@ var table = []Condition{
 		},
 		Cost: Text{
 			"None, if the load balancer has noticed. What it had accepted is stored by the others.",
-			"如果负载均衡已经发现，则没有影响。它接受的购买由其他服务器入库。",
+			"如果负载均衡已经发现，则没有影响。它接受的抢购请求由其他服务器入库。",
 		},
 		Do: Text{
 			"If you stopped it, nothing; else look at that machine.",
@@ -340,7 +340,7 @@ var table = []Condition{
 		What: Text{"The disk of this server is nearly full.", "本服务器的磁盘快满了。"},
 		Cost: Text{
 			"None yet. When it is full, an embedded ledger accepts no more claims.",
-			"暂时没有。磁盘满后内置账本不再接受购买。",
+			"暂时没有。磁盘满后内嵌账本不再接受抢购请求。",
 		},
 		Do:    Text{"Make room now.", "现在就腾出空间。"},
 		judge: each(func(s *Seen) []Named { return s.Disks }),

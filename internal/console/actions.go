@@ -327,8 +327,8 @@ var letterKind = &kind{
 			}
 			if waiting := strings.Trim(fmt.Sprint(replayed.Waiting), "[]"); waiting != "" {
 				left = append(left, text{
-					"The sale is over, and is loaded again with these, in some seconds: " + waiting,
-					"活动已经结束，正在连同以下订单重新加载，几秒后完成：" + waiting,
+					"The sale takes no claims now, and is loaded again with these, in some seconds: " + waiting,
+					"活动现在不接受抢购请求，正在连同以下订单重新载入，几秒后完成：" + waiting,
 				})
 			}
 			return left, err

@@ -12,8 +12,8 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// kindNames are what becomes of claims, in the order of the chart.
-var kindNames = []struct {
+// answerNames are what becomes of claims, in the order of the chart.
+var answerNames = []struct {
 	name string
 	text text
 }{
@@ -31,14 +31,14 @@ type curvePart struct {
 	*api.Curve           // what the chart shows
 	Whole      api.Curve // what is summed
 	Names      []string  // of the chart's lines
-	Rows       []kindRow
+	Rows       []answerRow
 	Missing    int64 // steps that some server has not told of
 	Archived   bool
 	Shows      []curveShow // parts that one can choose; none: the whole curve has steps of a second
 }
 
-// kindRow is how many claims became of a kind, and how many in the fullest step of what is shown.
-type kindRow struct {
+// answerRow is how many claims were answered so, and how many in the fullest step of what is shown.
+type answerRow struct {
 	Name    string
 	N, Peak int64
 }
@@ -74,7 +74,8 @@ func (v *visit) curve(s *api.AdminSale, otherwise string) *curvePart {
 			name string
 			text text
 		}{
-			{"now", text{"The last 20 minutes", "最后 20 分钟"}}, {"opening", text{"The opening", "开售"}},
+			{"now", text{"The last 20 minutes", "最后 20 分钟"}},
+			{"opening", text{"The opening", "开售"}},
 			{"all", text{"All", "全部"}},
 		} {
 			part.Shows = append(part.Shows, curveShow{name.name, name.text, name.name == shown})
@@ -85,8 +86,8 @@ func (v *visit) curve(s *api.AdminSale, otherwise string) *curvePart {
 			}
 		}
 	}
-	for _, kind := range kindNames {
-		row := kindRow{Name: v.Say(kind.text)}
+	for _, kind := range answerNames {
+		row := answerRow{Name: v.Say(kind.text)}
 		for _, n := range whole.Answers[kind.name] {
 			row.N += n
 		}
@@ -170,14 +171,14 @@ func (c *Console) curveCSV(w http.ResponseWriter, r *http.Request) {
 
 func writeCurve(to *csv.Writer, c *api.Curve) {
 	head := []string{"from", "seconds"}
-	for _, kind := range kindNames {
+	for _, kind := range answerNames {
 		head = append(head, kind.name)
 	}
 	_ = to.Write(append(head, "in_flight", "p50_ms", "p99_ms", "servers_missing"))
 	for i := range c.InFlight {
 		at := c.From.Add(time.Duration(int64(i)*c.StepS) * time.Second)
 		row := []string{at.UTC().Format(time.RFC3339), strconv.FormatInt(c.StepS, 10)}
-		for _, kind := range kindNames {
+		for _, kind := range answerNames {
 			row = append(row, strconv.FormatInt(c.Answers[kind.name][i], 10))
 		}
 		_ = to.Write(append(row, strconv.FormatInt(c.InFlight[i], 10), fmt.Sprint(c.P50Ms[i]), fmt.Sprint(c.P99Ms[i]),

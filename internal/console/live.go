@@ -162,17 +162,11 @@ func (t *tick) of(sale *api.AdminSale) {
 	}
 }
 
-// settled is how many of the newest steps of a curve other servers may not have kept yet.
-const settled = 4
-
 // last takes the figures of a second from the curve that all servers have told of by now.
 func (t *tick) last() {
 	var claims, accepted, inFlight int64
-	i := len(t.Curve.InFlight) - settled
-	if i >= 0 {
-		for _, n := range t.Curve.Answers {
-			claims += n[i]
-		}
+	if i := t.Curve.Settled(); i >= 0 {
+		claims = t.Curve.Claims(i)
 		accepted, inFlight = t.Curve.Answers["accepted"][i], t.Curve.InFlight[i]
 		if p99 := t.Curve.P99Ms[i]; p99 > 0 {
 			t.P99Ms = &p99

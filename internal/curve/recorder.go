@@ -21,12 +21,13 @@ const (
 	longest = 60
 	// cold is how many seconds without a claim end a stretch.
 	cold = 10
-	// most is how many seconds of a sale a server keeps: those of its first day with claims.
+	// most is how many seconds of a sale a server keeps since it started: those of its first day with claims.
 	most = 24 * 3600
-	// crowd is how many claims in a second begin a stretch that nothing was decided of: strangers who send one now and
-	// then begin none.
+	// A stretch begins with a claim that was neither refused nor too early or late, or with a crowd within a second:
+	// strangers who send one now and then begin none.
 	crowd = 10
-	// waiting is how many stretches wait at most for a store that does not answer; what comes then is a gap.
+	// waiting is how many stretches wait at most for a store that does not answer; beyond that the oldest are dropped,
+	// and are a gap.
 	waiting = 1000
 )
 
@@ -86,7 +87,7 @@ func (r *Recorder) Tick(at time.Time, t *Totals) {
 	}
 }
 
-// add puts a second to the stretch of a sale, and begins one with the first claim that was decided, or with a crowd.
+// add puts a second to the stretch of a sale, and begins one, with a claim or a crowd.
 func (r *Recorder) add(id sluice.SaleID, at time.Time, s *Second) {
 	claims, quiet := s.claims(), 0
 	grows := r.now[id]

@@ -83,7 +83,7 @@ func (s *Server) showCurve(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.curves.of(sale.ID, w, s.Now(), func() (api.Curve, error) {
+	return s.curves.of(r.Context(), sale.ID, w, s.Now, func() (api.Curve, error) {
 		since := w.From
 		if !since.IsZero() {
 			since = since.Add(-curve.Longest) // one that began before may go on
@@ -112,12 +112,14 @@ func moment(name string, at *time.Time) parameter {
 // curves keeps what was made of whole sales for a moment: many pages may ask for the same. The zero value is ready.
 type curves struct {
 	mu   sync.Mutex
-	kept map[sluice.SaleID]keptCurve
+	kept map[sluice.SaleID]*keptCurve
 }
 
+// keptCurve is the curve of one sale. Who makes it keeps those waiting who ask for the same.
 type keptCurve struct {
-	api.Curve
-	at time.Time
+	turn  chan struct{}
+	curve api.Curve
+	at    time.Time
 }
 
 // curveFor is how long a whole curve is kept, and mostCurves how many of them.
@@ -126,27 +128,37 @@ const (
 	mostCurves = 20
 )
 
-// of returns the curve of a sale, which is made if none is kept. Only whole ones are, one at a time.
-func (c *curves) of(sale sluice.SaleID, w curve.Window, now time.Time, make func() (api.Curve, error)) (
-	api.Curve, error,
-) {
+// of returns the curve of a sale, which is read if none is kept. Only whole ones are.
+func (c *curves) of(ctx context.Context, sale sluice.SaleID, w curve.Window, now func() time.Time,
+	read func() (api.Curve, error),
+) (api.Curve, error) {
 	if w != (curve.Window{}) {
-		return make()
+		return read()
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if kept, ok := c.kept[sale]; ok && now.Sub(kept.at) < curveFor {
-		return kept.Curve, nil
+	kept := c.kept[sale]
+	if kept == nil {
+		if c.kept == nil || len(c.kept) >= mostCurves {
+			c.kept = map[sluice.SaleID]*keptCurve{}
+		}
+		kept = &keptCurve{turn: make(chan struct{}, 1)}
+		c.kept[sale] = kept
 	}
-	made, err := make()
-	if err != nil {
-		return made, err
+	c.mu.Unlock()
+	select {
+	case kept.turn <- struct{}{}:
+		defer func() { <-kept.turn }()
+	case <-ctx.Done():
+		return api.Curve{}, ctx.Err()
 	}
-	if c.kept == nil || len(c.kept) >= mostCurves {
-		c.kept = map[sluice.SaleID]keptCurve{}
+	if age := now().Sub(kept.at); age >= 0 && age < curveFor {
+		return kept.curve, nil
 	}
-	c.kept[sale] = keptCurve{made, now}
-	return made, nil
+	made, err := read()
+	if err == nil {
+		kept.curve, kept.at = made, now()
+	}
+	return made, err
 }
 
 func curveMessage(sale sluice.SaleID, c *curve.Curve, now time.Time) api.Curve {

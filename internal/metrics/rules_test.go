@@ -32,19 +32,14 @@ func p99Over(window, metric, of, by string) string {
 }
 
 var recordings = []recording{
-	{"sluice:claims:rate5m", perSecond("sluice_claims_total", "sale, code")},
-	{"sluice:claims_refused:rate5m", perSecond("sluice_claims_refused_total", "sale, reason")},
 	{
 		"sluice:http_requests:rate5m", "histogram_count(" + perSecond("sluice_http_request_seconds", "route, code") +
 			") or " + perSecond("sluice_http_request_seconds_count", "route, code"),
 	},
 	{"sluice:http_request_seconds:p99", p99("sluice_http_request_seconds", "route")},
-	{"sluice:claim_stage_seconds:p99", p99("sluice_claim_stage_seconds", "stage")},
 	{"sluice:ledger_call_seconds:p99", p99("sluice_ledger_call_seconds", "")},
 	{"sluice:store_transaction_seconds:p99", p99("sluice_store_transaction_seconds", "")},
 	{"sluice:accepted_to_stored_seconds:p99", p99("sluice_accepted_to_stored_seconds", "")},
-	{"sluice:event_stream_lag_seconds:p99", p99("sluice_event_stream_lag_seconds", "")},
-	{"sluice:orders_stored:rate5m", perSecond("sluice_orders_stored_total", "result")},
 }
 
 // alert is an alerting rule.
@@ -399,8 +394,10 @@ var panels = []panel{
 	{"Answers: 99th percentile", "s", false, "By route, over all servers.", []query{
 		{p99Now("sluice_http_request_seconds", "", "route"), "{{route}}"},
 	}},
-	{"Claims: 99th percentile of each server", "s", false, "One that is slower than the others has trouble of its own.",
-		[]query{{p99Now("sluice_http_request_seconds", ofClaims, "instance"), "{{instance}}"}}},
+	{
+		"Claims: 99th percentile of each server", "s", false, "One that is slower than the others has trouble of its own.",
+		[]query{{p99Now("sluice_http_request_seconds", ofClaims, "instance"), "{{instance}}"}},
+	},
 	{"Claims by stage: 99th percentile", "s", false, "The gate, the wait for a call of the ledger, the ledger.", []query{
 		{p99Now("sluice_claim_stage_seconds", "", "stage"), "{{stage}}"},
 	}},

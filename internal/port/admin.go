@@ -42,7 +42,7 @@ type Stretch struct {
 	Sale    sluice.SaleID
 	Node    string
 	From    time.Time // its first second, a whole one, by the server's clock
-	Ended   bool      // no claims came any more; else the server may have more to tell
+	Ended   bool      // the server has said all: what follows is no gap
 	Figures []byte    // as package curve writes them
 }
 

@@ -125,8 +125,8 @@ const FenceLoading = "loading"
 // FenceLost starts the fence of a sale whose ledger has lost accepted claims.
 const FenceLost = "lost"
 
-// FenceLate begins the reason of a fence for a dead letter that came when its sale was over. Nothing is lost; the
-// rebuild brings its claims in.
+// FenceLate begins the reason of a fence for a dead letter that came when its sale was closed, paused or not
+// open yet. Nothing is lost; the rebuild brings its claims in.
 const FenceLate = "late"
 
 // FenceOlder starts the fence of a sale whose store is older than its ledger: a backup was

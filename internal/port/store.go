@@ -286,7 +286,7 @@ type Server struct {
 	// Shared has a fingerprint for each setting that the servers of a shop share, by its name:
 	// servers that differ in one refuse what the others accept.
 	Shared map[string]string `json:"shared"`
-	// Left: it has stopped in order. Its silence from then on is no fault.
+	// Left: it has stopped in order. Its silence from then on is no fault; it counts as live until then.
 	Left bool `json:"left,omitempty"`
 }
 

@@ -49,7 +49,7 @@ type letterStore interface {
 	Insert(ctx context.Context, sale sluice.SaleID, entries []port.Entry) (port.Stored, error)
 }
 
-// NewReplayer returns a Replayer. The loader brings in what a sale refuses that is over. Decided
+// NewReplayer returns a Replayer. The loader brings in what a sale refuses that is closed, paused or not open. Decided
 // receives the ledger's answers to the claims that it makes again, for the server's Memory.
 func NewReplayer(
 	store letterStore, ledger port.Decider, loader *Loader,
@@ -130,7 +130,8 @@ func (r *Replayer) insert(ctx context.Context, letter *port.DeadLetter, claims [
 }
 
 // claimAgain asks the ledger for the units again, for those claims of an older epoch that are not
-// stored. They were accepted in time: if the sale refuses them because it is over, a rebuild takes them up.
+// stored. They were accepted in time: if the sale refuses them because it is closed,
+// paused or not open, or for the cooldown of a return (SoldOut), a rebuild takes them up, or a later try does.
 func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, sale *sluice.Sale, claims []sluice.Claim) (
 	result Replayed, err error,
 ) {

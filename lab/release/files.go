@@ -143,6 +143,11 @@ func licenses(b *build) ([]byte, error) {
 	if err := file("Go "+b.info.GoVersion, filepath.Join(strings.TrimSpace(string(goroot)), "LICENSE")); err != nil {
 		return nil, err
 	}
+	for _, v := range vendored {
+		if err := file(v.title+" "+v.version+": "+v.license, v.license); err != nil {
+			return nil, err
+		}
+	}
 	all := json.NewDecoder(bytes.NewReader(list))
 	for all.More() {
 		var m struct{ Path, Version, Dir string }
@@ -169,6 +174,11 @@ func licenses(b *build) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
+// vendored is what the program has in it that is no Go module.
+var vendored = []struct{ title, npm, version, license string }{
+	{"uPlot", "uplot", "1.6.32", "internal/console/static/uPlot/LICENSE"},
+}
+
 var licenseFile = regexp.MustCompile(`(?i)^(un)?(licen[sc]e|copying|notice)`)
 
 // writeSBOM writes the bill of materials of a program: the modules that its linker
@@ -187,6 +197,12 @@ func writeSBOM(b *build, out string) error {
 	parts := []cyclonedx.Component{library("std", strings.TrimPrefix(b.info.GoVersion, "go"))}
 	for _, m := range b.info.Deps {
 		parts = append(parts, library(m.Path, m.Version))
+	}
+	for _, v := range vendored {
+		ref := "pkg:npm/" + v.npm + "@" + v.version
+		parts = append(parts, cyclonedx.Component{
+			Type: cyclonedx.ComponentTypeLibrary, BOMRef: ref, Name: v.npm, Version: v.version, PackageURL: ref,
+		})
 	}
 	bom.Components = &parts
 	return writeFile(filepath.Join(out, b.named()+".cdx.json"), func(w io.Writer) error {

@@ -99,6 +99,7 @@ trap stop EXIT
 			has: "sale check SALE", before: "serve\n" + create("lamp") + open("lamp"), edits: []string{"SALE", "lamp"},
 			after: "stop; rm -r sluice-data\n",
 		},
+		step{has: "./sluice top", before: "serve\n" + create("lamp") + open("lamp"), after: "stop; rm -r sluice-data\n"},
 		step{has: "config init"},
 		step{has: "./sluice recover lamp --apply", before: create("lamp") + open("lamp"), after: "stop; rm -r sluice-data\n"},
 		step{has: "--data-dir b", edits: pair, after: "unset SLUICE_ADMIN_KEY SLUICE_BUYER_SECRET\n"},

@@ -368,7 +368,7 @@ CREATE TABLE IF NOT EXISTS gathered (
     PRIMARY KEY (sale_id, epoch, node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+-- What servers have counted of the claims on sales, second by second, for those who look on. Deleted when the sale is archived or deleted.
 CREATE TABLE IF NOT EXISTS stretches (
     sale_id  VARBINARY(48)  NOT NULL,
     begun_at DATETIME(3)    NOT NULL, -- by the server's clock

@@ -377,7 +377,7 @@ CREATE TABLE gathered (
     PRIMARY KEY (sale_id, epoch, node)
 );
 
--- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+-- What servers have counted of the claims on sales, second by second, for those who look on. Deleted when the sale is archived or deleted.
 CREATE TABLE stretches (
     sale_id  text COLLATE "C" NOT NULL,
     begun_at timestamptz(3)   NOT NULL, -- by the server's clock

@@ -333,7 +333,7 @@ CREATE TABLE gathered (
     PRIMARY KEY (sale_id, epoch, node)
 ) STRICT, WITHOUT ROWID;
 
--- What servers have counted of the claims on sales, second by second, for those who look on. It goes with the sale.
+-- What servers have counted of the claims on sales, second by second, for those who look on. Deleted when the sale is archived or deleted.
 CREATE TABLE stretches (
     sale_id  TEXT    NOT NULL,
     begun_at INTEGER NOT NULL, -- by the server's clock
