@@ -266,8 +266,11 @@ var own = map[string]string{
 	"Events.NumberOrders":     setEvents("order_events"),
 }
 
+// setEvents forces the index: a small table is read as a whole otherwise, and with it the row of a
+// transaction that is not committed, for which numbering would wait.
 func setEvents(table string) string {
-	return `UPDATE ` + pairs + ` STRAIGHT_JOIN ` + table + ` ON ` + table + `.position = pair.position
+	return `UPDATE ` + pairs + ` STRAIGHT_JOIN ` + table + ` FORCE INDEX (PRIMARY)
+			ON ` + table + `.position = pair.position
 		SET ` + table + `.event = pair.event WHERE ` + table + `.event IS NULL`
 }
 
