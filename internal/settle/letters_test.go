@@ -297,6 +297,13 @@ func TestUnpaidEndingsTakeNoLetter(t *testing.T) {
 	r.statuses(map[sluice.OrderID]sluice.Status{second.Order: sluice.Pending})
 }
 
+// unread is a ledger that says nothing of its sales: what is left of them is not known.
+type unread struct{ *sqliteledger.Ledger }
+
+func (unread) Read(_ context.Context, sales []sluice.SaleID) ([]port.Reading, error) {
+	return make([]port.Reading, len(sales)), nil
+}
+
 // A letter that comes after the rebuild finds the sale closed, paused or postponed: its claims were
 // accepted in time, so a rebuild brings them in as far as there are units, once.
 func TestLettersOvertakenByTheirSale(t *testing.T) {
@@ -341,6 +348,11 @@ func TestLettersOvertakenByTheirSale(t *testing.T) {
 				now := r.sale()
 				return !must.Get(settle.NewReplayer(r.store, r.ledger, r.loader,
 					func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now))(t).IsZero()
+			}
+			now, unread := r.sale(), settle.NewLoader(r.store, unread{r.ledger})
+			if again, err := settle.NewReplayer(r.store, r.ledger, unread,
+				func(sluice.SaleID, []sluice.Claim, []sluice.Decision) {}).Pending(ctx, &now); err == nil || again.IsZero() {
+				t.Errorf("while the ledger cannot be read: again %v, %v; want it tried again", again, err)
 			}
 			if !replay() {
 				t.Error("the letter waits for no rebuild")

@@ -393,17 +393,18 @@ func (l *Loader) retake(ctx context.Context, sale *sluice.Sale, letter int64, cl
 	if err != nil {
 		return false, err
 	}
-	left := r.Terms.Available(r.Taken)
-	fits := func(c sluice.Claim) bool { return left == sluice.Unlimited || c.Quantity <= left }
-	if !slices.ContainsFunc(claims, fits) {
-		return false, nil
-	}
 	now, same, err := l.again(ctx, sale)
 	if err != nil {
 		return false, err
 	}
+	unsure := !same || l.Foreign(&now) || r.Err != nil || !r.Loaded || r.Epoch != now.Epoch
+	left := r.Terms.Available(r.Taken)
+	fits := func(c sluice.Claim) bool { return left == sluice.Unlimited || c.Quantity <= left }
+	if !unsure && !slices.ContainsFunc(claims, fits) {
+		return false, nil
+	}
 	refused, stays := now.Refusal(r.Now), now.Refusal(r.Now.Add(retakes)) != 0
-	if !same || l.Foreign(&now) || r.Epoch != now.Epoch || refused == 0 || !stays {
+	if unsure || refused == 0 || !stays {
 		return false, fmt.Errorf("settle: dead letter %d: the sale refuses its claims for a moment; try again later", letter)
 	}
 	why := fmt.Sprintf("%s: the sale was %s when dead letter %d was to be claimed again", port.FenceLate, refused, letter)
