@@ -58,10 +58,10 @@ const (
 	// soon is how long before its opening a sale should be ready, and mostSoon how many such sales are looked at.
 	soon     = 15 * time.Minute
 	mostSoon = 5
-	// fails is how many questions in a row a risk service does not answer that fails, and failing how long the last
+	// fails is how many questions in a row a risk service does not answer that fails, and failsFor how long the last
 	// of them counts.
-	fails   = 3
-	failing = 10 * time.Second
+	fails    = 3
+	failsFor = 10 * time.Second
 	// wrongClock is how far clocks may be apart.
 	wrongClock = 2 * time.Second
 )
@@ -100,7 +100,7 @@ func (c *conditions) look(ctx context.Context) *condition.Seen {
 	asking.Wait()
 	s.ReplicasMissing = c.Engine.replicas != nil && c.Engine.replicas.now() != nil
 	for _, d := range c.follower.peers.differences() {
-		s.Differ = append(s.Differ, condition.Named{Name: d.Node, Detail: d.String()})
+		s.Differ = append(s.Differ, condition.Named{Name: d.Node, Detail: "another " + strings.Join(d.Settings, ", ")})
 	}
 	for _, p := range c.follower.peers.known() {
 		if p.Silent {
@@ -165,13 +165,16 @@ func (c *conditions) judged(address string, failed error) {
 func (c *conditions) failingServices(s *condition.Seen) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.failing, func(_ string, f failures) bool { return s.Now.Sub(f.last) > failing })
+	maps.DeleteFunc(c.failing, func(_ string, f failures) bool { return s.Now.Sub(f.last) > failsFor })
 	for _, address := range slices.Sorted(maps.Keys(c.failing)) {
 		if f := c.failing[address]; f.n >= fails {
 			s.Risk = append(s.Risk, condition.Named{Name: address, Detail: f.why})
 		}
 	}
 }
+
+// none are the counts of a sale to which no claim has come.
+var none = map[string]int64{}
 
 // sales adds those that something could be wrong with.
 func (c *conditions) sales(s *condition.Seen) {
@@ -196,7 +199,6 @@ func (c *conditions) sales(s *condition.Seen) {
 		sale := condition.Sale{
 			ID: id, Fence: v.Sale.Fence, Outdated: settle.Outdated(&v.Sale), Down: v.Down,
 			Letter: strings.HasPrefix(v.Sale.Fence, port.FenceLate),
-			Closed: refusal == sluice.Closed,
 			Paused: refusal == sluice.Paused, Total: v.Sale.Total, Left: v.Available(), Taken: v.Shown().Taken,
 			Epoch: v.Reading.Epoch, Backlog: v.Reading.Backlog, Oldest: v.Reading.Oldest, DeadLetters: waiting.DeadLetters,
 		}
@@ -211,11 +213,12 @@ func (c *conditions) sales(s *condition.Seen) {
 		}
 		if refusal == 0 {
 			sale.OpenFor = max(now.Sub(v.Sale.OpensAt), 1)
-			if _, reasons, counted := c.claims.Of(id); counted {
-				sale.Codes, sale.Reasons = codes[id], reasons
-				if sale.Codes == nil {
-					sale.Codes = map[string]int64{}
-				}
+			switch {
+			case codes[id] != nil:
+				sale.Codes = codes[id]
+				_, sale.Reasons, _ = c.claims.Of(id)
+			case c.claims.Apart(id): // none has come; most sales have no claims, and must cost next to nothing
+				sale.Codes, sale.Reasons = none, none
 			}
 		}
 		s.Sales = append(s.Sales, sale)
@@ -265,7 +268,9 @@ func (c *conditions) lookAtSettings(ctx context.Context) {
 		if risks[i].Evicts {
 			to = &c.evicts
 		}
-		*to = append(*to, condition.Named{Name: risks[i].Setting, Detail: risks[i].Text()})
+		*to = append(*to, condition.Named{
+			Name: risks[i].Setting, Detail: cmp.Or(risks[i].Value, "empty") + ", " + risks[i].Harm,
+		})
 	}
 }
 

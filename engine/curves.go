@@ -45,7 +45,7 @@ func (e *Engine) keepCurves(ctx context.Context, recorder *curve.Recorder) {
 			trouble.Note(err)
 		}
 	}
-	recorder.Tick(time.Now(), e.totals())
+	recorder.Tick(time.Now().Add(time.Second/2), e.totals()) // of the second after the last tick's
 	recorder.End()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -125,7 +125,7 @@ func (p *peers) note(live []port.Server, now time.Time) {
 	maps.DeleteFunc(p.last, func(_ string, s seenServer) bool { return now.Sub(s.at) > remembered })
 }
 
-// known returns the servers that were heard of, by name. While the store is silent nobody is; what is known stays.
+// known returns the servers that the store has told of, by name. While it does not answer, they stay as they were.
 func (p *peers) known() []httpapi.Peer {
 	p.mu.Lock()
 	defer p.mu.Unlock()

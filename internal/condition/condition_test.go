@@ -159,7 +159,7 @@ func TestFalseAlarms(t *testing.T) {
 		"another server sells":         func(i int) Seen { return open(1, func(s *Sale) { s.Taken = int64(i) }) },
 		"claims are not counted":       func(int) Seen { return open(1, func(s *Sale) { s.Codes, s.Reasons = nil, nil }) },
 		"a sale is loaded again for a letter": func(i int) Seen {
-			return open(i, func(s *Sale) { s.Fence, s.Letter, s.Closed, s.OpenFor = "late: x", true, true, 0 })
+			return open(i, func(s *Sale) { s.Fence, s.Letter, s.OpenFor = "late: x", true, 0 })
 		},
 		"a load that takes a moment": func(i int) Seen {
 			return open(i, func(s *Sale) {

@@ -43,7 +43,6 @@ type Sale struct {
 	Letter      bool   // it is loaded again for a dead letter: nothing is lost, and nobody could buy
 	Down        bool   // the ledger does not answer for this sale, though it does for others
 	Off         string // how the ledger holds another state of it than the database; empty: it does not
-	Closed      bool
 	Paused      bool
 	OpenFor     time.Duration // since it can be bought; 0: it cannot
 	Total, Left int64         // or sluice.Unlimited

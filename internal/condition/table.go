@@ -55,9 +55,6 @@ func Find(name string) *Condition {
 	return nil
 }
 
-// All returns the whole table, the worst first.
-func All() []Condition { return table }
-
 // table has the worst first: of several conditions, the first is the one to deal with.
 var table = []Condition{
 	{

@@ -123,7 +123,7 @@ func (w *Watch) remember(s *Seen) {
 		}
 		p.waits = s.Now.Sub(p.from)
 		p.now = moment{s.Now, sale.Codes, sale.Reasons, sale.Taken}
-		if sale.Codes == nil || sale.OpenFor == 0 {
+		if sale.Codes == nil || sale.OpenFor == 0 || len(sale.Codes) == 0 && sale.OpenFor > rush {
 			p.moments = nil
 			continue
 		}

@@ -56,8 +56,8 @@ const (
 	Finest  = -10
 )
 
-// Bound returns the longest time of a class.
-func Bound(bucket int) time.Duration { return time.Second >> -Finest << bucket }
+// bound returns the longest time of a class.
+func bound(bucket int) time.Duration { return time.Second >> -Finest << bucket }
 
 // Second is what one server has counted within one second.
 type Second struct {

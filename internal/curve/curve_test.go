@@ -135,7 +135,7 @@ func TestCurve(t *testing.T) {
 	if got, want := c.missing()[:7], []int{0, 1, 1, 1, 0, 0, 0}; !reflect.DeepEqual(got, want) {
 		t.Errorf("missing %v, want %v", got, want)
 	}
-	if p := c.Points[0]; p.InFlight != 15 || p.Within(0.99) != Bound(3) || p.Answers[SoldOut] != 2 {
+	if p := c.Points[0]; p.InFlight != 15 || p.Within(0.99) != bound(3) || p.Answers[SoldOut] != 2 {
 		t.Errorf("the first second: %+v", p)
 	}
 	if p := c.Points[6]; p.Within(0.5) != 0 {

@@ -144,7 +144,7 @@ func (s *Second) Within(share float64) time.Duration {
 	}
 	for i, n := range s.Took {
 		if count += n; n > 0 && float64(count) >= share*float64(all) {
-			return Bound(i)
+			return bound(i)
 		}
 	}
 	return 0

@@ -159,10 +159,15 @@ func (c *Claims) Label(sale sluice.SaleID) string {
 // Of returns what was counted of a sale: the answers by code, and the refusals by
 // reason; what never happened is not there. False: the sale is not counted apart.
 func (c *Claims) Of(sale sluice.SaleID) (codes, reasons map[string]int64, ok bool) {
-	all := *c.sales.Load()
-	_, ok = all[sale]
 	codes, reasons, _ = c.counted(sale, nil)
-	return codes, reasons, ok || len(all) < mostCounted
+	return codes, reasons, c.Apart(sale)
+}
+
+// Apart reports whether a sale is counted apart, or will be with its first claim.
+func (c *Claims) Apart(sale sluice.SaleID) bool {
+	all := *c.sales.Load()
+	_, ok := all[sale]
+	return ok || len(all) < mostCounted
 }
 
 // Each calls do with each code that claims on a sale were answered with, and how often since the start, of the sales
