@@ -374,8 +374,8 @@ var panels = []panel{
 		{p99Over(shown, "sluice_http_request_seconds", ofClaims, ""), "claims"},
 	}},
 	{"Refused", "percentunit", true, "Claims refused for who or what sent them, of all, over the time shown.", []query{{
-		`sum(increase(sluice_claims_refused_total` + ofSale + `[` + shown + `])) / sum(increase(sluice_claims_total` + ofSale +
-			`[` + shown + `]))`, "refused",
+		`sum(increase(sluice_claims_refused_total` + ofSale + `[` + shown + `])) / ` +
+			`sum(increase(sluice_claims_total` + ofSale + `[` + shown + `]))`, "refused",
 	}}},
 	{"Servers", "short", true, "Servers that Prometheus reaches.", []query{{"count(sluice_build_info)", "servers"}}},
 

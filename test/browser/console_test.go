@@ -90,7 +90,8 @@ func (c *console) accessible(name string) {
 		ID, Impact, Help string
 		Nodes            []struct{ HTML string }
 	}
-	text := c.text(`JSON.stringify((await axe.run()).violations.filter((v) => ["serious", "critical"].includes(v.impact)))`)
+	text := c.text(`JSON.stringify((await axe.run()).violations
+		.filter((v) => ["serious", "critical"].includes(v.impact)))`)
 	if err := json.Unmarshal([]byte(text), &found); err != nil {
 		c.t.Fatalf("%s: %v: %s", name, err, text)
 	}
@@ -156,7 +157,8 @@ func TestConsole(t *testing.T) {
 		defer close(seen)
 		s.crowd(buyers, "lamp")
 	}()
-	c.wait(`document.querySelector("#chart canvas") && Number(document.querySelector("[data-figure=claims_per_s]").textContent.replaceAll(/[^0-9]/g, "")) > 100`)
+	const perSecond = `document.querySelector("[data-figure=claims_per_s]").textContent.replaceAll(/[^0-9]/g, "")`
+	c.wait(`document.querySelector("#chart canvas") && Number(` + perSecond + `) > 100`)
 	c.wait(`document.querySelector("[data-figure=taken]").textContent === "5,000"`)
 	<-seen
 	c.wait(`document.querySelector("[data-state=sold_out]")`) // by itself
