@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
@@ -267,6 +268,7 @@ func (r *randomRun) load() {
 		r.t.Error(err)
 		return
 	}
+	r.model.passTerms()
 	if m.Cap != m.Total { // a lowering that no ledger has decided about
 		m.Total, m.Version = m.Cap, m.Version+1
 		r.model.terms = append(r.model.terms, m.Terms)
@@ -291,6 +293,28 @@ func (r *randomRun) load() {
 		r.t.Error(err)
 	}
 	m.LoadedEpoch, m.Fence = m.Epoch, ""
+}
+
+// passTerms numbers the terms after those of claims that the store does not know.
+func (m *model) passTerms() {
+	own, first := m.sale.Terms, map[int64]time.Time{}
+	for i := range m.orders {
+		o := &m.orders[i]
+		if at, seen := first[o.Terms]; o.Terms > own.Version && (!seen || o.AcceptedAt.Before(at)) {
+			first[o.Terms] = o.AcceptedAt
+		}
+	}
+	for _, version := range slices.Sorted(maps.Keys(first)) {
+		unknown := own
+		unknown.Version, unknown.Paused, unknown.ClosesAt = version, false, time.Time{}
+		if first[version].Before(own.OpensAt) {
+			unknown.OpensAt = first[version]
+		}
+		m.terms, m.sale.Version = append(m.terms, unknown), version+1
+	}
+	if len(first) > 0 {
+		m.terms = append(m.terms, m.sale.Terms)
+	}
 }
 
 func (r *randomRun) compare() {
