@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/auth"
@@ -68,8 +69,14 @@ type answer struct {
 
 func (a *answer) Header() http.Header { return a.header }
 
-// Unwrap lets a call of the API that takes long put off the deadline of the page.
-func (a *answer) Unwrap() http.ResponseWriter { return a.to }
+// SetWriteDeadline lets a call of the API that takes long put off the deadline of the page. It can change nothing
+// else of the connection: what it has not read of its request is not on it.
+func (a *answer) SetWriteDeadline(t time.Time) error {
+	if a.to == nil {
+		return http.ErrNotSupported
+	}
+	return http.NewResponseController(a.to).SetWriteDeadline(t)
+}
 
 // Flush does nothing: the answer is kept.
 func (a *answer) Flush() {}

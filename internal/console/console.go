@@ -132,6 +132,11 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.render(http.StatusForbidden, "trouble.html", v.trouble(errForged))
 		return
 	}
+	defer func() {
+		if r.MultipartForm != nil { // net/http removes the files of a request that it has made itself
+			_ = r.MultipartForm.RemoveAll()
+		}
+	}()
 	c.mux.ServeHTTP(w, r)
 }
 
@@ -337,8 +342,13 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, v.to(), http.StatusSeeOther)
 }
 
-// Self is the address of this page, to come back to.
-func (v *visit) Self() string { return v.c.Base + v.r.URL.RequestURI() }
+// To is where to go from the form for signing in: to the page that the visitor asked for.
+func (v *visit) To() string {
+	if v.r.Method == http.MethodPost {
+		return v.to()
+	}
+	return v.c.Base + v.r.URL.RequestURI()
+}
 
 // to is the page that the visitor asked for before signing in, if it is one of the console's.
 func (v *visit) to() string {
@@ -369,12 +379,15 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 
 // ours reads a form of at most so many bytes. It fails unless the console has made it for this session.
 func (v *visit) ours(most int64) error {
+	if v.Admin.Role == 0 {
+		return errForged
+	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
 	err := v.r.ParseMultipartForm(1 << 20)
 	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
 		return errTooLarge
 	}
-	if v.Admin.Role == 0 || v.r.PostFormValue("token") != v.Token() {
+	if v.r.PostFormValue("token") != v.Token() {
 		return errForged
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,17 +45,22 @@ type rig struct {
 	api *client.Client
 }
 
-func newRig(t *testing.T) *rig {
+// newRig starts a server, below a path if one is given.
+func newRig(t *testing.T, base ...string) *rig {
 	t.Helper()
+	below := strings.Join(base, "")
 	e := sluicetest.Open(t, engine.Config{
-		AdminKey: ownerKey, BuyerSecret: secret,
+		BasePath: below, AdminKey: ownerKey, BuyerSecret: secret,
 		AdminKeys: []sluice.AdminKey{
 			{Name: "vera", Role: sluice.Viewer, Key: viewerKey}, {Name: "otto", Role: sluice.Operator, Key: operatorKey},
 		},
 	})
-	server := httptest.NewServer(e.Handler())
+	server := httptest.NewUnstartedServer(nil)
+	server.Config = e.NewServer()
+	server.Start()
 	t.Cleanup(server.Close)
-	return &rig{t, server.URL, must.Get(client.New(server.URL, client.Options{AdminKey: ownerKey}))(t)}
+	at := server.URL + below
+	return &rig{t, at, must.Get(client.New(at, client.Options{AdminKey: ownerKey}))(t)}
 }
 
 func (r *rig) sale(id sluice.SaleID, title string) {
@@ -101,6 +107,20 @@ func (b *browser) post(path string, form url.Values) (status int, page string) {
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Origin", b.url)
 	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	return b.do(r)
+}
+
+// upload sends the form for a picture of a sale, at its page.
+func (b *browser) upload(sale string, file []byte) (status int, page string) {
+	b.t.Helper()
+	_, page = b.get(sale + "/edit")
+	var form bytes.Buffer
+	parts := multipart.NewWriter(&form)
+	must.Succeed(b.t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
+	must.Get(must.Get(parts.CreateFormFile("picture", "lamp.png"))(b.t).Write(file))(b.t)
+	must.Succeed(b.t, parts.Close())
+	r := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+sale+"/pictures", &form))(b.t)
+	r.Header.Set("Content-Type", parts.FormDataContentType())
 	return b.do(r)
 }
 
@@ -280,18 +300,7 @@ func TestForms(t *testing.T) {
 		t.Errorf("an operator's title: %d", status)
 	}
 
-	upload := func(file []byte) (status int, page string) {
-		var form bytes.Buffer
-		parts := multipart.NewWriter(&form)
-		_, page = owner.get("/admin/sales/lamp/edit")
-		must.Succeed(t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
-		must.Get(must.Get(parts.CreateFormFile("picture", "lamp.png"))(t).Write(file))(t)
-		must.Succeed(t, parts.Close())
-		to := r.url + "/admin/sales/lamp/pictures"
-		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, to, &form))(t)
-		request.Header.Set("Content-Type", parts.FormDataContentType())
-		return owner.do(request)
-	}
+	upload := func(file []byte) (status int, page string) { return owner.upload("/admin/sales/lamp", file) }
 	status, page = upload([]byte("no picture"))
 	if status != http.StatusBadRequest || !strings.Contains(page, `role="alert"`) ||
 		!strings.Contains(page, `value="Lamp of steel"`) {
@@ -304,6 +313,20 @@ func TestForms(t *testing.T) {
 	must.Succeed(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 600, 600))))
 	if status, page = upload(picture.Bytes()); status != http.StatusOK || lamp().Pictures == "" {
 		t.Errorf("a picture: %d\n%s", status, page)
+	}
+}
+
+// A picture that is larger than what is kept in memory leaves no file behind.
+func TestUploadsLeaveNoFiles(t *testing.T) {
+	r := newRig(t, "/shop")
+	r.sale("phone", "Phone")
+	owner := r.signedIn(ownerKey)
+	t.Setenv("TMPDIR", t.TempDir())
+	if status, page := owner.upload("/admin/sales/phone", make([]byte, 9<<20)); status != http.StatusBadRequest {
+		t.Errorf("a large file that is no picture: %d\n%s", status, page)
+	}
+	if left := must.Get(os.ReadDir(os.TempDir()))(t); len(left) > 0 {
+		t.Errorf("the upload has left %v", left)
 	}
 }
 
@@ -328,6 +351,10 @@ func TestWhoMayDoWhat(t *testing.T) {
 	if status != http.StatusUnauthorized || !strings.Contains(page, "the admin key is not right") {
 		t.Errorf("a wrong key: %d\n%s", status, page)
 	}
+	if status, page = stranger.post("/admin/sign-in", url.Values{"to": {"/admin/sales/phone"}}); status !=
+		http.StatusUnauthorized || !strings.Contains(page, `name="to" value="/admin/sales/phone"`) {
+		t.Errorf("the form after a wrong key leads elsewhere: %d\n%s", status, page)
+	}
 	viewer := r.signedIn(viewerKey)
 	if _, page := viewer.get("/admin/sales/phone"); strings.Contains(page, "/admin/sales/phone/pause") {
 		t.Errorf("a viewer is offered to pause:\n%s", page)
@@ -337,6 +364,16 @@ func TestWhoMayDoWhat(t *testing.T) {
 	status, _ = viewer.post("/admin/sales/phone/pause", url.Values{"token": {token}})
 	if status != http.StatusForbidden || paused() {
 		t.Errorf("a viewer's pause: %d", status)
+	}
+	// What the API has not read of a call it refused is not on the page's connection, which goes on.
+	for range 20 {
+		form := url.Values{"token": {token}, "delta": {"5"}, "id": {"r"}}
+		if status, page = viewer.post("/admin/sales/phone/restock", form); status != http.StatusForbidden {
+			t.Errorf("a viewer's restock: %d\n%s", status, page)
+		}
+		if status, page = viewer.get("/admin/sales/phone"); status != http.StatusOK {
+			t.Fatalf("the next page on that connection: %d\n%s", status, page)
+		}
 	}
 	owner := r.signedIn(ownerKey)
 	for name, form := range map[string]url.Values{"none": nil, "another session's": {"token": {token}}} {
