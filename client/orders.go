@@ -151,9 +151,14 @@ func deadLetterPath(id int64) string { return "/v1/admin/dead-letters/" + strcon
 // resolved, oldest first: of one sale, or of all when it is empty.
 func (c *Client) DeadLetters(ctx context.Context, sale sluice.SaleID) ([]api.DeadLetter, error) {
 	return collect(func(cursor string) ([]api.DeadLetter, string, error) {
-		page, err := get[api.DeadLetterList](ctx, c, "/v1/admin/dead-letters"+query("sale", string(sale), "cursor", cursor))
+		page, err := c.DeadLetterPage(ctx, sale, cursor)
 		return page.DeadLetters, page.NextCursor, err
 	})
+}
+
+// DeadLetterPage returns a page of DeadLetters, the first one without a cursor.
+func (c *Client) DeadLetterPage(ctx context.Context, sale sluice.SaleID, cursor string) (api.DeadLetterList, error) {
+	return get[api.DeadLetterList](ctx, c, "/v1/admin/dead-letters"+query("sale", string(sale), "cursor", cursor))
 }
 
 // DeadLetter returns one, also when it has been dealt with.

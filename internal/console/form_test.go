@@ -101,10 +101,42 @@ func TestDeadLettersAreShown(t *testing.T) {
 	v := c.visit(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/admin/dead-letters", nil))
 	v.Admin = auth.Admin{Name: "admin", Role: sluice.Owner}
 	letter := api.DeadLetter{ID: 7, SaleID: "phone", Reason: "<refused>", Claims: "alice\tkey"}
-	v.render(http.StatusOK, "letters.html", []row[api.DeadLetter]{{letter, v.Buttons(letterKind, "7", &letter)}})
-	for _, text := range []string{"&lt;refused&gt;", "alice\tkey", "/admin/dead-letters/7/replay"} {
+	rows := []row[api.DeadLetter]{{letter, v.Buttons(letterKind, "7", &letter)}}
+	v.render(http.StatusOK, "letters.html", letterPage{rows, v.next("7")})
+	for _, text := range []string{
+		"&lt;refused&gt;", "alice\tkey", "/admin/dead-letters/7/replay", `href="/admin/dead-letters?cursor=7"`,
+	} {
 		if !strings.Contains(w.Body.String(), text) {
 			t.Errorf("the page does not say %q:\n%s", text, w.Body)
 		}
 	}
+}
+
+// One admin does not take all streams from the others, who do not take them all either.
+func TestStreamsAreShared(t *testing.T) {
+	c := New(Options{API: http.NotFoundHandler(), Admins: must.Get(auth.NewAdmins("the key of an owner", nil))(t)})
+	var leaves []func()
+	joins := func(admin string) bool {
+		messages, leave := c.live.join("phone", admin)
+		if messages != nil {
+			leaves = append(leaves, leave)
+		}
+		return messages != nil
+	}
+	count := func(admin string) (n int) {
+		for joins(admin) {
+			n++
+		}
+		return n
+	}
+	if a, b, rest := count("a"), count("b"), count("c"); a != mostOfOne || b != mostOfOne || a+b+rest != mostLive {
+		t.Errorf("%d, %d and %d streams, want %d of an admin and %d in all", a, b, rest, mostOfOne, mostLive)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	if len(c.live.feeds)+len(c.live.of)+c.live.pages != 0 || !joins("a") {
+		t.Errorf("%d sales, %d admins and %d pages are left", len(c.live.feeds), len(c.live.of), c.live.pages)
+	}
+	leaves[len(leaves)-1]()
 }

@@ -14,9 +14,11 @@ import (
 )
 
 const (
-	// mostLive bounds the streams of all pages, and liveFor each of them: a page asks again.
-	mostLive = 200
-	liveFor  = 15 * time.Minute
+	// mostLive bounds the streams of all pages, mostOfOne those of one admin, and liveFor each of them: a page asks
+	// again.
+	mostLive  = 200
+	mostOfOne = 100
+	liveFor   = 15 * time.Minute
 	// liveTail is how much of the curve each message has: what servers keep late is in it once it is there.
 	liveTail = 20 * time.Second
 	// livePatience bounds what a message is made of, and liveSlow how long a browser may take to read one.
@@ -32,6 +34,7 @@ type live struct {
 	mu    sync.Mutex
 	feeds map[string]*feed
 	pages int
+	of    map[string]int // pages of each admin
 }
 
 // feed is what one sale is, for the pages that show it.
@@ -41,7 +44,7 @@ type feed struct {
 }
 
 func newLive(c *Console) *live {
-	return &live{c: c, over: make(chan struct{}), feeds: map[string]*feed{}}
+	return &live{c: c, over: make(chan struct{}), feeds: map[string]*feed{}, of: map[string]int{}}
 }
 
 // Close ends all streams, soon.
@@ -56,11 +59,11 @@ func (c *Console) Close() error {
 	return nil
 }
 
-// join returns the messages of a sale, and what ends them; nil: there are too many pages.
-func (l *live) join(sale string) (messages chan []byte, leave func()) {
+// join returns the messages of a sale for an admin's page, and what ends them; nil: there are too many pages.
+func (l *live) join(sale, admin string) (messages chan []byte, leave func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.pages >= mostLive {
+	if l.pages >= mostLive || l.of[admin] >= mostOfOne {
 		return nil, nil
 	}
 	f := l.feeds[sale]
@@ -73,10 +76,14 @@ func (l *live) join(sale string) (messages chan []byte, leave func()) {
 	messages = make(chan []byte, 1)
 	f.pages[messages] = struct{}{}
 	l.pages++
+	l.of[admin]++
 	return messages, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		delete(f.pages, messages)
+		if l.of[admin]--; l.of[admin] == 0 {
+			delete(l.of, admin)
+		}
 		if l.pages--; len(f.pages) == 0 {
 			f.stop()
 			delete(l.feeds, sale)
@@ -187,7 +194,7 @@ func (c *Console) stream(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such sale", http.StatusNotFound)
 		return
 	}
-	messages, leave := c.live.join(r.PathValue("id"))
+	messages, leave := c.live.join(r.PathValue("id"), v.Admin.Name)
 	if messages == nil {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, "too many pages are open", http.StatusServiceUnavailable)

@@ -201,14 +201,24 @@ type row[T any] struct {
 	Buttons []Button
 }
 
+// letterPage is a page of dead letters.
+type letterPage struct {
+	Letters []row[api.DeadLetter]
+	Next    string // address of the next page; empty: it is the last
+}
+
 func letters(v *visit) (string, any, error) {
-	all, err := v.c.client.DeadLetters(v.ctx, sluice.SaleID(v.Query("sale")))
-	var rows []row[api.DeadLetter]
-	for i := range all {
-		id := strconv.FormatInt(all[i].ID, 10)
-		rows = append(rows, row[api.DeadLetter]{all[i], v.Buttons(letterKind, id, &all[i])})
+	found, err := v.c.client.DeadLetterPage(v.ctx, sluice.SaleID(v.Query("sale")), v.Query("cursor"))
+	var page letterPage
+	for i := range found.DeadLetters {
+		l := &found.DeadLetters[i]
+		buttons := v.Buttons(letterKind, strconv.FormatInt(l.ID, 10), l)
+		page.Letters = append(page.Letters, row[api.DeadLetter]{*l, buttons})
 	}
-	return "letters.html", rows, err
+	if found.NextCursor != "" {
+		page.Next = v.next(found.NextCursor)
+	}
+	return "letters.html", page, err
 }
 
 func webhooks(v *visit) (string, any, error) {
