@@ -68,6 +68,9 @@ type AdminSale struct {
 	// Claims is what became of the claims that came to the server that answers; absent
 	// where a sale is not shown by itself.
 	Claims *ClaimCounts `json:"claims,omitempty"`
+	// Orders is how many orders the store has of each status, as of the minute before at most; absent
+	// where a sale is not shown by itself, and while the store does not count them within a second.
+	Orders *OrderCounts `json:"orders,omitempty"`
 	Rules
 }
 
@@ -78,6 +81,13 @@ type ClaimCounts struct {
 	Since   Time             `json:"since"`
 	Answers map[string]int64 `json:"answers"`
 	Refused map[string]int64 `json:"refused"`
+}
+
+// OrderCounts are the stored orders of a sale by status, without those that order_retention
+// deleted.
+type OrderCounts struct {
+	At       Time                    `json:"at"` // when they were counted
+	ByStatus map[sluice.Status]int64 `json:"by_status"`
 }
 
 // DeletedOrders is what is left of orders that are deleted.

@@ -51,6 +51,7 @@ export interface AdminSale {
   max_per_buyer: number | null;
   max_unpaid_per_buyer: number | null;
   opens_at: string;
+  orders?: OrderCounts;
   paused: boolean;
   payment_grace_s: number;
   payment_window_s: number;
@@ -373,6 +374,11 @@ export interface OrderChange {
   payment_id?: string;
   reason?: string;
   to: "queued" | "pending" | "paid" | "rejected" | "cancelled" | "expired" | "refunded" | "refund_due";
+}
+
+export interface OrderCounts {
+  at: string;
+  by_status: Record<string, unknown>;
 }
 
 export interface OrderHistory {

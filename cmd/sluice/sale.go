@@ -135,6 +135,9 @@ func (a *app) printSale(s api.AdminSale) error {
 	if c := s.Claims; c != nil {
 		fields = append(fields, [2]string{"claims", a.claimsText(c)}, [2]string{"refused", counts(c.Refused)})
 	}
+	if o := s.Orders; o != nil {
+		fields = append(fields, [2]string{"orders", cmp.Or(counts(o.ByStatus), "none stored")})
+	}
 	if d := s.DeletedOrders; d != nil {
 		until := ", more to come"
 		if d.At != nil {
@@ -174,15 +177,18 @@ func (a *app) claimsText(c *api.ClaimCounts) string {
 	return fmt.Sprintf("%s (node %s, since %s)", cmp.Or(counts(c.Answers), "none"), c.Node, a.local(&c.Since))
 }
 
-// counts lists numbers by name, the largest first.
-func counts(of map[string]int64) string {
-	names := slices.SortedFunc(maps.Keys(of), func(a, b string) int {
+// counts lists what there is of each name, the most first.
+func counts[Name ~string](of map[Name]int64) string {
+	names := slices.SortedFunc(maps.Keys(of), func(a, b Name) int {
 		return cmp.Or(cmp.Compare(of[b], of[a]), cmp.Compare(a, b))
 	})
-	for i, name := range names {
-		names[i] = figures.Thousands(of[name]) + " " + name
+	var list []string
+	for _, name := range names {
+		if of[name] > 0 {
+			list = append(list, figures.Thousands(of[name])+" "+string(name))
+		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(list, ", ")
 }
 
 func perBuyer(s api.AdminSale) string {

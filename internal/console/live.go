@@ -117,18 +117,19 @@ func (l *live) run(ctx context.Context, sale string, f *feed) {
 
 // tick is one message. What is null is not known.
 type tick struct {
-	Signature string     `json:"signature"` // what the server makes of the page is another if it changes
-	Stale     bool       `json:"stale"`     // the server does not know more
-	Taken     int64      `json:"taken"`
-	Left      *int64     `json:"left"`
-	Sold      int64      `json:"sold"` // percent; -1: it has no total
-	Stored    int64      `json:"stored"`
-	Backlog   int64      `json:"backlog"`
-	Accepted  *int64     `json:"accepted_per_s"`
-	Claims    *int64     `json:"claims_per_s"`
-	InFlight  *int64     `json:"in_flight"`
-	P99Ms     *float64   `json:"p99_ms"`
-	Curve     *api.Curve `json:"curve"`
+	Signature string           `json:"signature"` // what the server makes of the page is another if it changes
+	Stale     bool             `json:"stale"`     // the server does not know more
+	Taken     int64            `json:"taken"`
+	Left      *int64           `json:"left"`
+	Sold      int64            `json:"sold"` // percent; -1: it has no total
+	Stored    int64            `json:"stored"`
+	Backlog   int64            `json:"backlog"`
+	Orders    *api.OrderCounts `json:"orders"`
+	Accepted  *int64           `json:"accepted_per_s"`
+	Claims    *int64           `json:"claims_per_s"`
+	InFlight  *int64           `json:"in_flight"`
+	P99Ms     *float64         `json:"p99_ms"`
+	Curve     *api.Curve       `json:"curve"`
 }
 
 // message says what the sale is now.
@@ -161,6 +162,7 @@ func (l *live) message(ctx context.Context, id sluice.SaleID) []byte {
 func (t *tick) of(sale *api.AdminSale) {
 	t.Signature += fmt.Sprint(sale.State, sale.TermsVersion)
 	t.Taken, t.Sold, t.Stored, t.Backlog = sale.Taken, -1, sale.StoredTaken, sale.Backlog
+	t.Orders = sale.Orders
 	if sale.Total != nil {
 		left := *sale.Total - sale.Taken
 		if t.Left = &left; *sale.Total > 0 {

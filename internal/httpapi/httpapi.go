@@ -165,6 +165,7 @@ type Server struct {
 
 	readiness readiness
 	curves    curves
+	orders    orderCounts
 }
 
 // New returns a Server.

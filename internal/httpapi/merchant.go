@@ -154,7 +154,7 @@ func (s *Server) adminShowSale(r *http.Request) (any, error) {
 		return nil, err
 	}
 	message := s.AdminSale(view)
-	message.Claims = s.claimCounts(view.Sale.ID)
+	message.Claims, message.Orders = s.claimCounts(view.Sale.ID), s.orders.of(s, view.Sale.ID)
 	return message, nil
 }
 

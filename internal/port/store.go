@@ -193,6 +193,9 @@ type OrderStore interface {
 	// Orders returns a page of stored orders, oldest first, and the cursor of
 	// the next page, empty after the last. ErrBadCursor.
 	Orders(ctx context.Context, filter sluice.OrderFilter) (page []sluice.Order, next string, err error)
+
+	// CountOrders counts the stored orders of a sale by status. It reads each of them, so nothing asks for it often.
+	CountOrders(ctx context.Context, sale sluice.SaleID) (map[sluice.Status]int64, error)
 }
 
 // Stored counts what one Insert did.

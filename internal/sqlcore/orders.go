@@ -18,6 +18,8 @@ var (
 	sqlSelectOrder = newStatement("SelectOrder", `SELECT `+OrderColumns+` FROM orders WHERE order_id = ?`)
 	sqlSelectClaim = newStatement("SelectClaim", `SELECT `+OrderColumns+` FROM orders FORCE INDEX (orders_claim)
 		WHERE buyer_id = ? AND sale_id = ? AND claim_key = ?`)
+	sqlCountOrders = newStatement("CountOrders",
+		`SELECT status, count(*) FROM orders FORCE INDEX (orders_of_sale) WHERE sale_id = ? GROUP BY status`)
 	// History selects one row at least if the order is there.
 	sqlHistory = newStatement("History", `SELECT `+historyColumns+`
 		FROM orders LEFT JOIN order_changes c ON c.order_id = orders.order_id
@@ -77,6 +79,20 @@ func (s *Store) Orders(ctx context.Context, filter sluice.OrderFilter) (page []s
 		return nil, "", err
 	}
 	return page, next, nil
+}
+
+// CountOrders counts the stored orders of a sale by status.
+func (s *Store) CountOrders(ctx context.Context, sale sluice.SaleID) (counts map[sluice.Status]int64, err error) {
+	defer s.wrap(&err, "count orders sale=%s", sale)
+	counts = map[sluice.Status]int64{}
+	err = s.reads(ctx).each(sqlCountOrders, []any{sale}, func(r row) error {
+		var status sluice.Status
+		var n int64
+		err := r.Scan(&status, &n)
+		counts[status] = n
+		return err
+	})
+	return counts, err
 }
 
 // paidBy returns the order that a payment is of, if it is as the filter says.

@@ -264,6 +264,14 @@ func (r *randomRun) compareEndings() {
 	if n, err := r.s.PendingReleases(t.Context(), r.model.sale.ID); err != nil || n != int64(len(r.model.releases)) {
 		t.Errorf("%d releases wait, %v, want %d", n, err, len(r.model.releases))
 	}
+	byStatus := map[sluice.Status]int64{}
+	for _, o := range r.model.orders {
+		byStatus[o.Status]++
+	}
+	counts, err := r.s.CountOrders(t.Context(), r.model.sale.ID)
+	if diff := cmp.Diff(byStatus, counts); diff != "" || err != nil {
+		t.Errorf("orders by status (-want +got): %v\n%s", err, diff)
+	}
 	for _, o := range r.model.orders {
 		got := history(t, r.s, o.ID)
 		stored := sluice.HistoryEntry{Order: o.ID, From: sluice.Queued, To: o.Status, By: "node-1"}

@@ -49,7 +49,7 @@ var arguments = map[string]string{
 	"History": "order", "AnyDue": "now", "FindDue": "now none page", "SelectDue": "now none page",
 	"ExpireOrders": "now orders now", "AddExpired": "text orders", "AddReleases": "orders",
 	"NextReleasing": "text", "SelectReleases": "sale page",
-	"DeleteReleases": "orders", "PendingReleases": "sale", "ReleaseOf": "order",
+	"DeleteReleases": "orders", "PendingReleases": "sale", "CountOrders": "sale", "ReleaseOf": "order",
 	"LiveUnits": "sale", "SetTaken": "zero now sale", "PageOfDeadLetters": "zero page", "EndingsOfSale": "sale",
 	"ReturningOfSale": "sale", "DeadLettersOfSale": "sale", "SelectDeadLetter": "one",
 	"ResolveDeadLetter": "now text one", "SelectRestock": "sale text", "DeleteLowering": "sale sale one",
@@ -117,10 +117,11 @@ var arguments = map[string]string{
 // whole are the statements that read all of a sale: its orders, or its releases
 // that wait. None of them is on the way of a request or runs all the time. The buyers
 // of a sale that is deleted are few (Delete.Listed). A recovery, which a person asks for,
-// gives all pending orders of a sale more time (KeepLonger, PayLater).
+// gives all pending orders of a sale more time (KeepLonger, PayLater). Who looks at a sale has its
+// orders counted (CountOrders), for a small share of the time.
 var whole = map[string]bool{
 	"LiveUnits": true, "EndingsOfSale": true, "Unsettled": true, "Lists.DeleteListed": true, "Delete.Buyers": true,
-	"KeepLonger": true, "PayLater": true,
+	"KeepLonger": true, "PayLater": true, "CountOrders": true,
 }
 
 // Run runs every statement of the product beside a big sale, and refuses those

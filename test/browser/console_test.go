@@ -103,8 +103,20 @@ func (c *console) accessible(name string) {
 	}
 }
 
-// crowd has many buyers claim, a few at a time, and returns when all have been answered.
-func (s *site) crowd(buyers int, sale sluice.SaleID) {
+// rush has a crowd claim that gets smaller and smaller. In pictures, for people to look at, it takes a while.
+func (s *site) rush(buyers int, sale sluice.SaleID) {
+	const parts = 20
+	for i, from := 0, 0; i < parts; i++ {
+		upto := buyers - buyers*(parts-1-i)*(parts-i)/(parts*(parts+1))
+		s.crowd(from, upto, sale)
+		if from = upto; os.Getenv("SLUICE_TEST_PICTURES") != "" {
+			time.Sleep(time.Second)
+		}
+	}
+}
+
+// crowd has buyers claim, a few at a time, and returns when all have been answered.
+func (s *site) crowd(from, upto int, sale sluice.SaleID) {
 	next := make(chan int)
 	var all sync.WaitGroup
 	for range 16 {
@@ -117,7 +129,7 @@ func (s *site) crowd(buyers int, sale sluice.SaleID) {
 			}
 		})
 	}
-	for i := range buyers {
+	for i := from; i < upto; i++ {
 		next <- i
 	}
 	close(next)
@@ -155,7 +167,7 @@ func TestConsole(t *testing.T) {
 	seen := make(chan struct{})
 	go func() {
 		defer close(seen)
-		s.crowd(buyers, "lamp")
+		s.rush(buyers, "lamp")
 	}()
 	const perSecond = `document.querySelector("[data-figure=claims_per_s]").textContent.replaceAll(/[^0-9]/g, "")`
 	c.wait(`document.querySelector("#chart canvas") && Number(` + perSecond + `) > 100`)
@@ -163,6 +175,7 @@ func TestConsole(t *testing.T) {
 	<-seen
 	c.wait(`document.querySelector("[data-state=sold_out]")`) // by itself
 	c.wait(`document.querySelector("#curve-title")`)
+	c.wait(`document.querySelector("[data-figure=pending]").textContent === "5,000"`)
 	c.accessible("rush")
 
 	c.act("/admin/sales/lamp/pause", "The sale is paused.")
@@ -192,6 +205,8 @@ func TestConsole(t *testing.T) {
 	c.shows("The payment is recorded.")
 	c.act("/admin/orders/"+string(order)+"/refund", "The refund is recorded.")
 	c.accessible("order")
+	c.open("/admin/sales/lamp", "")
+	c.wait(`document.querySelector("[data-figure=refunded]").textContent === "1"`)
 
 	c.deadLetter()
 	c.open("/admin/sales/lamp", "")
@@ -223,6 +238,10 @@ func TestConsole(t *testing.T) {
 	c.emulate(2560, 1440, "light")
 	c.open("/admin/sales/lamp/report?lang=zh", "")
 	c.accessible("wall-zh")
+	c.emulate(1280, 900, "dark")
+	c.open("/admin/sales/lamp?lang=zh", "")
+	c.wait(`document.querySelector("#chart canvas")`)
+	c.accessible("sale-zh")
 }
 
 // deadLetter plants one, and replays it.

@@ -143,6 +143,7 @@ function listen() {
     };
     ["taken", "left", "stored", "backlog", "accepted_per_s", "claims_per_s", "in_flight"].forEach((name) => figure(name));
     figure("p99_ms", " ms");
+    for (const [status, orders] of Object.entries(now.orders?.by_status ?? {})) show(status, format.format(orders));
     for (const bar of document.querySelectorAll("progress[data-sold]")) if (now.sold >= 0) bar.value = now.sold;
     show("sold", now.sold >= 0 ? `${now.sold}%` : "");
     if (!now.curve?.from) return;
