@@ -58,7 +58,9 @@ function draw() {
   chart = new uPlot({
     width: chartOf.clientWidth, height: 320, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"),
     scales: { rate: fromZero, ms: fromZero, silent: { range: [0, 1] } },
-    axes: [{ ...axis, incrs: seconds }, { ...axis, scale: "rate", size: 60 }, {
+    axes: [{
+      ...axis, incrs: seconds, space: 80, values: (_, all) => all.map((s) => new Date(s * 1000).toISOString().slice(11, 19)),
+    }, { ...axis, scale: "rate", size: 60 }, {
       ...axis, scale: "ms", side: 1, size: 60, grid: { show: false }, values: (_, all) => all.map((v) => `${v} ms`),
     }],
     series: [
@@ -105,6 +107,7 @@ async function renew() {
   }
   for (const part of document.querySelectorAll("[data-part]")) {
     const now = fresh.querySelector(`[data-part="${part.dataset.part}"]`);
+    if (part.dataset.part === "did") part.remove(); // it was said once
     if (!now || now.innerHTML === part.innerHTML) continue;
     const focused = part.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
     part.replaceChildren(...document.importNode(now, true).childNodes);
