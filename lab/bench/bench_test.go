@@ -58,7 +58,8 @@ func TestOptions(t *testing.T) {
 func TestGoalsNameSidesThatExist(t *testing.T) {
 	names := []string{
 		"", batchedName, writerName, sqliteName, rememberingName, verifyingName, soldOutName, firstVisitName, readName,
-		unchangedName, limitedName, limitedSame, bareRowsName, drainEachName, drainManyName, startName, idleName,
+		unchangedName, limitedName, limitedSame, unwatchedName, watchedName,
+		repeatedName, bareRowsName, drainEachName, drainManyName, startName, idleName,
 	}
 	for _, b := range backends {
 		names = append(names, acceptedName(b), latencyName(b.name))
@@ -279,6 +280,23 @@ func TestRunHTTP(t *testing.T) {
 		if f, err := s.turn(t.Context(), o, 0); err != nil || f.perSecond <= 0 {
 			t.Errorf("%s: %+v, %v", s.name, f, err)
 		}
+	}
+}
+
+// One turn of a rush beside open consoles.
+func TestConsoles(t *testing.T) {
+	if testing.Short() {
+		t.Skip("wrk takes whole seconds")
+	}
+	servertest.Program(t, "wrk", "wrk")
+	sides, done, err := openConsoleGroup(t.Context(), small(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer done()
+	watched := sides[slices.IndexFunc(sides, func(s side) bool { return s.name == watchedName })]
+	if f, err := watched.turn(t.Context(), small(t), 0); err != nil || f.perSecond <= 0 {
+		t.Errorf("%+v, %v", f, err)
 	}
 }
 

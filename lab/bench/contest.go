@@ -59,6 +59,7 @@ type group struct {
 var groups = []group{
 	{name: "redis", needs: []string{"redis-server"}, open: openRedisGroup},
 	{name: "http", needs: []string{"wrk"}, rounds: 3, open: openHTTPGroup},
+	{name: "console", needs: []string{"wrk"}, rounds: 3, open: openConsoleGroup},
 	{name: "durable", needs: []string{"wrk", "redis-server", postgres}, rounds: 3, open: openDurableGroup},
 	{name: "latency", needs: []string{"redis-server", postgres}, rounds: 3, open: openLatencyGroup},
 	{name: "read", needs: []string{"wrk"}, rounds: 3, open: openReadGroup},

@@ -44,6 +44,8 @@ func goals() []goal {
 		rateGoal(durable, sqliteName, batchedName, 0.8),
 		rateGoal("sold-out answers over HTTP", soldOutName, rememberingName, 0.9),
 		rateGoal("sold-out answers to buyers' first tokens", firstVisitName, verifyingName, 0.9),
+		rateGoal("sold-out answers, no console open, against the same", repeatedName, unwatchedName, 0.95),
+		rateGoal("sold-out answers beside 50 open consoles, against none", watchedName, unwatchedName, 0.95),
 		rateGoal("a sale read over HTTP", readName, limitedName, 0.9),
 		rateGoal("a sale read again with its ETag (304)", unchangedName, limitedSame, 0.9),
 		bound("an order on disk, embedded, bytes", acceptedName(embedded), "disk_B_per_order", 500),

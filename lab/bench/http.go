@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -74,11 +75,11 @@ func openHTTPGroup(ctx context.Context, o *options) ([]side, func(), error) {
 			does: "with the HMAC of the token, as for a new buyer" + client,
 		},
 		{
-			name: soldOutName, own: true, begin: g.soldOut(crowdAgain),
+			name: soldOutName, own: true, begin: g.soldOut(crowdAgain, nil),
 			does: fmt.Sprintf("a sale sold out, %d buyers press the button over and over%s", crowdAgain, client),
 		},
 		{
-			name: firstVisitName, own: true, begin: g.soldOut(0),
+			name: firstVisitName, own: true, begin: g.soldOut(0, nil),
 			does: "a sale sold out, every request from a buyer whose token the server has not seen" + client,
 		},
 	}, done, nil
@@ -191,8 +192,10 @@ func (g *httpGroup) rush(ctx context.Context, p *process, from, count int, long 
 }
 
 // soldOut measures refusals. Again is how many buyers come over and over; 0:
-// no buyer comes twice.
-func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, error) {
+// no buyer comes twice. Beside, if it is not nil, begins what goes on meanwhile.
+func (g *httpGroup) soldOut(again int, beside func(context.Context, *process) (end func() error, err error)) func(
+	context.Context, *round) (*running, error,
+) {
 	return func(ctx context.Context, r *round) (_ *running, err error) {
 		p, err := r.start(ctx, g.pool.secret, soldOutUnits)
 		if err != nil {
@@ -224,7 +227,14 @@ func (g *httpGroup) soldOut(again int) func(context.Context, *round) (*running, 
 				enough := time.Duration(float64(count) / g.fastest * float64(time.Second)).Truncate(time.Second)
 				long = max(min(long, enough), time.Second)
 			}
+			end := func() error { return nil }
+			if beside != nil {
+				if end, err = beside(ctx, p); err != nil {
+					return figure{}, err
+				}
+			}
 			f, sent, err := g.refused(ctx, p, from, count, long)
+			err = errors.Join(err, end())
 			if err == nil && again == 0 && sent > int64(count) {
 				err = fmt.Errorf("%d requests in a turn, but only %d are prepared: raise --pool", sent, count)
 			}
