@@ -130,9 +130,11 @@ release: ## archives, packages, image, checksums of this commit in dist: docs/re
 site: ## a static web site of all documents in site/index.html, in both languages
 	go run -C lab ./site .. ../site
 
-picture: build ## the README's pictures of the demo and of pages, in docs/images, from runs on this machine
+picture: build ## the pictures of the demo, of pages and of the console, in docs/images, from runs on this machine
 	go run -C lab ./cast ../docs/images/demo.svg ../bin/sluice demo
-	looks=$$(mktemp -d) && SLUICE_TEST_PICTURES=$$looks go test -C test -count=1 ./browser -run TestLooks && \
+	looks=$$(mktemp -d) && SLUICE_TEST_PICTURES=$$looks go test -C test -count=1 ./browser -run 'TestLooks|TestConsole$$' && \
+		cp $$looks/console-rush.png docs/images/console.png && \
+		cp $$looks/console-sale-zh.png docs/images/console.zh-CN.png && \
 		cp $$looks/2-upcoming-phone-light-en.png docs/images/page-upcoming.png && \
 		cp $$looks/5-yours-phone-light-en.png docs/images/page-yours-en.png && \
 		cp $$looks/5-yours-phone-dark-zh.png docs/images/page-yours.png && rm -r $$looks
