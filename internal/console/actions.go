@@ -248,7 +248,13 @@ var orderKind = &kind{
 				if err != nil {
 					return nil, errForm{text{"until: want a date and a time", "截止：请填写日期和时间"}}
 				}
-				_, err = c.ExtendOrder(ctx, sluice.OrderID(id), until)
+				o, err := c.ExtendOrder(ctx, sluice.OrderID(id), until)
+				if err == nil && o.ExpiresAt != nil && o.ExpiresAt.After(until) {
+					return []text{{
+						"It had more time than that, and keeps it: a deadline is never made earlier.",
+						"原来的截止时间更晚，保持不变：截止时间不能提前。",
+					}}, nil
+				}
 				return nil, err
 			},
 		},
@@ -459,8 +465,7 @@ func (v *visit) back(k *kind, id string) string {
 func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
-		if v.Admin.Role == 0 {
-			v.render(http.StatusUnauthorized, "signin.html", nil)
+		if !v.signedIn() {
 			return
 		}
 		if err := v.ours(maxForm); err != nil {

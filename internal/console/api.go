@@ -5,6 +5,8 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/sluicehq/sluice/client"
@@ -31,6 +33,13 @@ type origin struct {
 type inProcess struct{ api http.Handler }
 
 func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	if path.Clean(r.URL.Path) != r.URL.Path { // an id of points: the API would send the call elsewhere
+		return &http.Response{
+			StatusCode: http.StatusNotFound, Header: http.Header{"Content-Type": {"application/problem+json"}}, Request: r,
+			Body:  io.NopCloser(strings.NewReader(`{"title":"There is no such thing","status":404,"code":"not_found"}`)),
+			Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		}, nil
+	}
 	inner := r.Clone(r.Context())
 	inner.RequestURI = r.URL.RequestURI()
 	if inner.Body == nil {

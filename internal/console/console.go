@@ -19,6 +19,7 @@ import (
 	"path"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
@@ -85,6 +86,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET /admin/assets/{build}/{file}", c.serveAsset)
 	c.mux.HandleFunc("GET /admin/sales/{id}/live", c.stream)
 	c.mux.HandleFunc("GET /admin/sales/{id}/curve.csv", c.curveCSV)
+	c.mux.HandleFunc("GET /admin/sales/{id}/pictures/{picture}", c.picture)
 	c.mux.HandleFunc("POST /admin/sign-in", c.signIn)
 	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
 	for pattern, show := range map[string]page{
@@ -169,9 +171,10 @@ type visit struct {
 
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v := &visit{c: c, w: w, r: r, Lang: language(r)}
-	if cookie, err := r.Cookie(cookieName); err == nil {
+	for _, cookie := range r.CookiesNamed(cookieName) { // another host of the domain may have set one
 		if admin, ok := c.sessions.read(cookie.Value); ok {
 			v.Admin, v.cookie = admin, cookie.Value
+			break
 		}
 	}
 	if cookie, err := r.Cookie(didCookie); err == nil && r.Method == http.MethodGet {
@@ -257,8 +260,7 @@ func (v *visit) Now() time.Time { return v.c.Now() }
 func (c *Console) show(make page) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
-		if v.Admin.Role == 0 {
-			v.render(http.StatusUnauthorized, "signin.html", nil)
+		if !v.signedIn() {
 			return
 		}
 		name, body, err := make(v)
@@ -270,10 +272,27 @@ func (c *Console) show(make page) http.HandlerFunc {
 	}
 }
 
+// signedIn reports whether the visitor has signed in, and answers with the form for that otherwise.
+func (v *visit) signedIn() bool {
+	if v.Admin.Role != 0 {
+		return true
+	}
+	var why any
+	if v.r.Method == http.MethodPost {
+		why = v.T("You are not signed in any more, and nothing was changed. Sign in, go back to the form, and send it again.",
+			"登录已失效，没有改动任何东西。请登录后返回表单重新提交。")
+	}
+	v.render(http.StatusUnauthorized, "signin.html", why)
+	return false
+}
+
 var (
 	errNoPage   = errors.New("there is no such page")
 	errTooLarge = errors.New("this is too large")
-	errForged   = errors.New("this came from another site's page, or from one that is too old; load the page again")
+	errRole     = errors.New("the key's role does not allow this")
+
+	errUnreadable = errors.New("this is no form, or not in UTF-8")
+	errForged     = errors.New("this came from another site's page, or from one that is too old; load the page again")
 )
 
 // fail says what went wrong, in the words of the API.
@@ -286,10 +305,12 @@ func statusOf(err error) int {
 		return problem.Status
 	case errors.Is(err, errNoPage):
 		return http.StatusNotFound
-	case errors.Is(err, errForged):
+	case errors.Is(err, errForged), errors.Is(err, errRole):
 		return http.StatusForbidden
 	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errUnreadable):
+		return http.StatusBadRequest
 	}
 	return http.StatusBadGateway
 }
@@ -300,7 +321,13 @@ func (v *visit) trouble(err error) any {
 	case errors.Is(err, errNoPage):
 		return v.T("There is no such page.", "没有这个页面。")
 	case errors.Is(err, errTooLarge):
-		return v.T("That is too large: want a picture of at most 10 MB.", "内容太大：图片最大 10 MB。")
+		return v.T("That is too large: a picture may have 10 MB, and all else of a form 1 MB. Nothing was changed.",
+			"内容太大：图片最大 10 MB，表单的其他内容最大 1 MB。没有改动任何东西。")
+	case errors.Is(err, errRole):
+		return v.T("The role of your key does not allow this.", "你的密钥的角色不允许此操作。")
+	case errors.Is(err, errUnreadable):
+		return v.T("This is not a form in UTF-8, or it is damaged. Nothing was changed.",
+			"表单已损坏，或不是 UTF-8。没有改动任何东西。")
 	case errors.Is(err, errForged):
 		return v.T("This form came from another site, or from a page that is too old. Nothing was changed: load it again.",
 			"这个表单来自别的网站，或来自过期的页面。没有改动任何东西，请重新打开页面。")
@@ -383,12 +410,23 @@ func (v *visit) ours(most int64) error {
 		return errForged
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
-	err := v.r.ParseMultipartForm(1 << 20)
-	if _, beyond := errors.AsType[*http.MaxBytesError](err); beyond {
-		return errTooLarge
+	err := v.r.ParseForm() // ParseMultipartForm hides its errors
+	if err == nil {
+		err = v.r.ParseMultipartForm(1 << 20)
 	}
-	if v.r.PostFormValue("token") != v.Token() {
+	_, beyond := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case beyond:
+		return errTooLarge
+	case err != nil && !errors.Is(err, http.ErrNotMultipart):
+		return errUnreadable
+	case v.r.PostFormValue("token") != v.Token():
 		return errForged
+	}
+	for _, values := range v.r.PostForm {
+		if !utf8.ValidString(strings.Join(values, "")) {
+			return errUnreadable
+		}
 	}
 	return nil
 }

@@ -285,6 +285,24 @@ func TestForms(t *testing.T) {
 	if s := lamp(); status != http.StatusOK || s.Title != "Lamp of steel" || s.Total == nil || *s.Total != 7 {
 		t.Errorf("a form from before a restock: %d, %+v\n%s", status, s, page)
 	}
+	loaded.Set("title", "Lamp of wood") // which the form was not loaded with
+	status, page = owner.post("/admin/sales/lamp/edit", loaded)
+	if status != http.StatusUnprocessableEntity || lamp().Title != "Lamp of steel" ||
+		!strings.Contains(page, "somebody else has made it &#34;Lamp of steel&#34;") ||
+		!strings.Contains(page, "Lamp of wood") {
+		t.Errorf("a form that changes what somebody else has changed: %d\n%s", status, page)
+	}
+	for name, c := range map[string]struct {
+		value  string
+		status int
+	}{
+		"of another alphabet": {"\xff\xfe", http.StatusBadRequest},
+		"too long":            {strings.Repeat("x", 1<<20), http.StatusRequestEntityTooLarge},
+	} {
+		if status, page = owner.press("/admin/sales/lamp/edit", "badge", c.value); status != c.status {
+			t.Errorf("a badge %s: %d\n%s", name, status, page)
+		}
+	}
 
 	operator := r.signedIn(operatorKey)
 	_, page = operator.get("/admin/sales/lamp/edit")
@@ -313,6 +331,18 @@ func TestForms(t *testing.T) {
 	must.Succeed(t, png.Encode(&picture, image.NewGray(image.Rect(0, 0, 600, 600))))
 	if status, page = upload(picture.Bytes()); status != http.StatusOK || lamp().Pictures == "" {
 		t.Errorf("a picture: %d\n%s", status, page)
+	}
+	_, page = owner.get("/admin/sales/lamp/edit")
+	shown := regexp.MustCompile(`<img src="([^"]*)"`).FindStringSubmatch(page)
+	if shown == nil {
+		t.Fatalf("the form does not show its picture:\n%s", page)
+	}
+	if status, page = owner.get(shown[1]); status != http.StatusOK || !strings.HasPrefix(page, "\xff\xd8") {
+		t.Errorf("the picture: %d, %.20q", status, page)
+	}
+	status, page = owner.press("/admin/sales/lamp/edit", "pictures", "")
+	if status != http.StatusOK || lamp().Pictures != "" {
+		t.Errorf("to take a picture away: %d, %q\n%s", status, lamp().Pictures, page)
 	}
 }
 
@@ -344,10 +374,11 @@ func TestWhoMayDoWhat(t *testing.T) {
 			t.Errorf("GET %s by a stranger: %d\n%s", path, status, page)
 		}
 	}
-	if status, _ := stranger.post("/admin/sales/phone/pause", nil); status != http.StatusUnauthorized || paused() {
-		t.Errorf("a stranger's pause: %d", status)
+	status, page := stranger.post("/admin/sales/phone/pause", nil)
+	if status != http.StatusUnauthorized || paused() || !strings.Contains(page, "nothing was changed") {
+		t.Errorf("a stranger's pause: %d\n%s", status, page)
 	}
-	status, page := stranger.post("/admin/sign-in", url.Values{"key": {"a-wrong-key-of-some-length"}})
+	status, page = stranger.post("/admin/sign-in", url.Values{"key": {"a-wrong-key-of-some-length"}})
 	if status != http.StatusUnauthorized || !strings.Contains(page, "the admin key is not right") {
 		t.Errorf("a wrong key: %d\n%s", status, page)
 	}
@@ -358,6 +389,14 @@ func TestWhoMayDoWhat(t *testing.T) {
 	viewer := r.signedIn(viewerKey)
 	if _, page := viewer.get("/admin/sales/phone"); strings.Contains(page, "/admin/sales/phone/pause") {
 		t.Errorf("a viewer is offered to pause:\n%s", page)
+	}
+	for _, path := range []string{"/admin/new", "/admin/sales/phone/edit"} {
+		if status, page := viewer.get(path); status != http.StatusForbidden || strings.Contains(page, `class="edit"`) {
+			t.Errorf("a viewer's %s: %d\n%s", path, status, page)
+		}
+	}
+	if status, page := viewer.get("/admin/sales/%2e%2e"); status != http.StatusNotFound {
+		t.Errorf("an id of points: %d\n%s", status, page)
 	}
 	_, page = viewer.get("/admin/sales/phone")
 	token := hidden.FindStringSubmatch(page)[2]

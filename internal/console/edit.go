@@ -3,8 +3,10 @@ package console
 import (
 	"crypto/rand"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
+	"path"
 	"strings"
 	"time"
 
@@ -23,6 +25,9 @@ type edited struct {
 
 // newSale is the form of a new sale, with the values of an earlier one if the address names it.
 func newSale(v *visit) (string, any, error) {
+	if !v.May(sluice.Owner) {
+		return "", nil, errRole
+	}
 	one := edited{Values: values{"currency": "CNY"}}
 	id := strings.ToLower(rand.Text()[:10]) // of the form, so that to send it twice makes one sale
 	if like := v.Query("like"); like != "" {
@@ -35,6 +40,7 @@ func newSale(v *visit) (string, any, error) {
 		}
 		delete(one.Values, "opens_at")
 		delete(one.Values, "closes_at")
+		delete(one.Values, "pictures") // those are its own
 	}
 	one.Values["id"] = id
 	return "edit.html", one, nil
@@ -42,6 +48,9 @@ func newSale(v *visit) (string, any, error) {
 
 // editSale is the form of a sale.
 func editSale(v *visit) (string, any, error) {
+	if !v.May(sluice.Operator) {
+		return "", nil, errRole
+	}
 	s, err := v.c.client.AdminSale(v.ctx, sluice.SaleID(v.r.PathValue("id")))
 	if err != nil {
 		return "", nil, err
@@ -87,6 +96,37 @@ func changeSaleTo(v *visit) (id sluice.SaleID, err error) {
 	return id, err
 }
 
+// Pictures are those of a sale that the console can show: that were uploaded.
+func (v *visit) Pictures(pictures string) (shown []string) {
+	for name := range strings.SplitSeq(pictures, ",") {
+		if name = strings.TrimSpace(name); name != "" && !strings.Contains(name, "/") {
+			shown = append(shown, name)
+		}
+	}
+	return shown
+}
+
+// picture answers with a picture of a sale, as the pages of the sale have it.
+func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
+	v := c.visit(w, r)
+	if !v.signedIn() {
+		return
+	}
+	at := &url.URL{Path: path.Join("/s", r.PathValue("id"), "pictures", r.PathValue("picture")+"-640.jpg")}
+	request, err := http.NewRequestWithContext(v.ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		v.fail(errNoPage)
+		return
+	}
+	answer, err := inProcess{c.API}.RoundTrip(request)
+	if err != nil || answer.StatusCode != http.StatusOK {
+		v.fail(errNoPage)
+		return
+	}
+	w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
+	_, _ = io.Copy(w, answer.Body)
+}
+
 // maxPicture bounds a form with a picture, in bytes, and uploading how long it may take.
 const (
 	maxPicture = 11 << 20
@@ -109,8 +149,7 @@ func addPicture(v *visit) (id sluice.SaleID, err error) {
 func (c *Console) submit(did string, most int64, take func(*visit) (sluice.SaleID, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
-		if v.Admin.Role == 0 {
-			v.render(http.StatusUnauthorized, "signin.html", nil)
+		if !v.signedIn() {
 			return
 		}
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploading))

@@ -31,6 +31,7 @@ const (
 	amount               // money, in the currency of the form
 	flag                 // yes or no
 	limited              // limits: NAME=MAX, separated by commas
+	names                // texts, separated by commas
 )
 
 // input is one field of the form.
@@ -148,6 +149,9 @@ var sections = []section{
 			Shape: choice, Options: []string{"exact", "some", "none"},
 		},
 		{Name: "badge", Label: text{"Badge", "角标"}},
+		{Name: "pictures", Label: text{"Pictures", "图片"}, Shape: names, Hint: text{
+			"in their order, separated by commas: leave one out to take it away", "按显示顺序，用逗号分隔；去掉一个即移除该图片",
+		}},
 		{Name: "titles.en", Label: text{"Title in English", "英文标题"}},
 		{Name: "titles.zh", Label: text{"Title in Chinese", "中文标题"}},
 		{Name: "description", Label: text{"Description, in Markdown", "介绍（Markdown）"}, Long: true},
@@ -230,8 +234,10 @@ func (i *input) write(value any) string {
 	case []any:
 		var all []string
 		for _, one := range v {
-			limit, _ := one.(map[string]any)
-			all = append(all, fmt.Sprintf("%v=%v", limit["by"], limit["max"]))
+			if limit, ok := one.(map[string]any); ok {
+				one = fmt.Sprintf("%v=%v", limit["by"], limit["max"])
+			}
+			all = append(all, fmt.Sprint(one))
 		}
 		return strings.Join(all, ", ")
 	}
@@ -240,7 +246,7 @@ func (i *input) write(value any) string {
 
 // read is a value of the form as the API has it; nil for null.
 func (i *input) read(said, currency string) (any, error) {
-	if said = strings.TrimSpace(said); said == "" && (i.Null || i.Shape != words && i.Shape != flag) {
+	if said = strings.TrimSpace(said); said == "" && (i.Null || i.Shape != words && i.Shape != flag && i.Shape != names) {
 		return nil, nil
 	}
 	switch i.Shape {
@@ -278,6 +284,14 @@ func (i *input) read(said, currency string) (any, error) {
 			limits = append(limits, map[string]any{"by": by, "max": n})
 		}
 		return limits, nil
+	case names:
+		all := []string{}
+		for name := range strings.SplitSeq(said, ",") {
+			if name = strings.TrimSpace(name); name != "" {
+				all = append(all, name)
+			}
+		}
+		return all, nil
 	case words, choice:
 	}
 	return said, nil
@@ -313,8 +327,8 @@ func (i *input) same(a, b string) bool {
 }
 
 // message is what of a form is to be sent: what differs from what the form was loaded with, or, where it does not say
-// that, from before. What others have changed meanwhile is left alone. Of a group with a part that differs it has all,
-// or null if all are empty.
+// that, from before. What others have changed meanwhile is left alone, and is an error if the form changes it too. Of a
+// group with a part that differs it has all, or null if all are empty.
 func message(form url.Values, before values, create bool) (map[string]any, error) {
 	said := func(name string) string { return strings.ReplaceAll(form.Get(name), "\r\n", "\n") }
 	currency := strings.TrimSpace(said("currency"))
@@ -342,6 +356,13 @@ func message(form url.Values, before values, create bool) (map[string]any, error
 			group, name, nested := strings.Cut(in.Name, ".")
 			if !changed[group] || in.New && !create {
 				continue
+			}
+			now := before[in.Name]
+			if form.Has("was:"+in.Name) && !in.same(said("was:"+in.Name), now) && !in.same(said(in.Name), now) {
+				return nil, errForm{text{
+					fmt.Sprintf("%s: somebody else has made it %q meanwhile; load the page again", in.Label.EN, now),
+					fmt.Sprintf("%s：已被别人改为“%s”，请重新打开页面", in.Label.ZH, now),
+				}}
 			}
 			value, err := in.read(said(in.Name), currency)
 			if err != nil {

@@ -157,6 +157,11 @@ func TestConsole(t *testing.T) {
 	c.do(chromedp.SetUploadFiles(chromedp.CSS("#picture"), []string{picture}))
 	c.click(`form[enctype="multipart/form-data"] .button`)
 	c.shows("The picture is added.")
+	c.open("/admin/sales/lamp/edit", "")
+	c.wait(`document.querySelector(".pictures img")`)
+	c.do(chromedp.Evaluate[chromedp.Void](`document.querySelector(".pictures img").scrollIntoView()`))
+	c.wait(`document.querySelector(".pictures img").naturalWidth > 100`)
+	c.accessible("edit")
 	if sale := must.Get(s.merchant.AdminSale(t.Context(), "lamp"))(t); len(sale.Pictures.Names()) != 1 {
 		t.Errorf("pictures %v", sale.Pictures)
 	}

@@ -101,6 +101,10 @@ async function renew() {
   let fresh;
   try {
     const answer = await fetch(location.href, { headers: { Accept: "text/html" } });
+    if (answer.status === 401) { // the session has ended: the form for signing in
+      location.reload();
+      return;
+    }
     fresh = new DOMParser().parseFromString(await answer.text(), "text/html");
   } catch {
     return; // the next time
