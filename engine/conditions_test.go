@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,7 @@ func TestOneServerRefuses(t *testing.T) {
 	}
 }
 
-// What servers have counted of a rush is one curve, with the sums that they have counted.
+// What three servers have counted of a rush is one curve, which says what their metrics and the audit say.
 func TestTheCurveOfARush(t *testing.T) {
 	t.Parallel()
 	redis, store := servertest.StartRedis(t), servertest.Postgres(t)
@@ -160,4 +161,17 @@ func TestTheCurveOfARush(t *testing.T) {
 			t.Fatalf("%d accepted and %d others, want 20 and 40: %+v", accepted, others, curve)
 		}
 	}
+	until(t, "metrics and audit to say the same", func() bool {
+		counted := 0
+		for _, b := range all {
+			for line := range strings.Lines(metricsOf(t, b.engine)) {
+				name, n, _ := strings.Cut(strings.TrimSpace(line), " ")
+				if name == `sluice_claims_total{code="accepted",sale="phones"}` {
+					counted += must.Get(strconv.Atoi(n))(t)
+				}
+			}
+		}
+		report := must.Get(all[2].client.Audit(t.Context(), "phones"))(t)
+		return counted == 20 && report.OK && report.Figures != nil && report.Figures.Store.Orders == 20
+	})
 }
