@@ -68,8 +68,8 @@ type AdminSale struct {
 	// Claims is what became of the claims that came to the server that answers; absent
 	// where a sale is not shown by itself.
 	Claims *ClaimCounts `json:"claims,omitempty"`
-	// Orders is how many orders the store has of each status, as of the minute before at most; absent
-	// where a sale is not shown by itself, and while the store does not count them within a second.
+	// Orders is how many orders the store has of each status, as of some time before; absent where
+	// a sale is not shown by itself, and while the store has not counted them within a second.
 	Orders *OrderCounts `json:"orders,omitempty"`
 	Rules
 }

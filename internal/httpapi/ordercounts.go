@@ -10,60 +10,85 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// To count a sale's orders the store reads each of them. So it is given up after countPatience; those of a sale are
-// counted again after countEvery at the earliest, and no sale's while countPause times as long as the last time took
-// has not passed: those who look at sales take a small share of the store's time, however many they are.
+// To count a sale's orders the store reads each of them. So the orders of those sales that somebody looks at are
+// counted one sale at a time, each after countEvery at the earliest, and all of them in one part of countPause of the
+// time, however many look.
 const (
+	countEvery = 5 * time.Second
+	countPause = 20
+	// countPatience is when a count is given up. A database may go on with it for a while: it counts as countLost.
 	countPatience = time.Second
-	countEvery    = 5 * time.Second
-	countPause    = 20
-	// countStands is how long a count is told that cannot be made again.
-	countStands = time.Minute
+	countLost     = 6 * time.Second
+	// countKept is how long a sale is one that somebody looks at.
+	countKept = time.Minute
 )
 
-// orderCounts keeps how many orders of each status the sales had that somebody looked at.
+// orderCounts keeps how many orders of each status the sales had that somebody looks at.
 type orderCounts struct {
 	mu   sync.Mutex
-	busy bool      // one sale's are counted at a time
-	rest time.Time // until when none are
-	last map[sluice.SaleID]*api.OrderCounts
+	busy chan struct{} // closed when the sale that is being counted has been; nil: none is
+	last map[sluice.SaleID]*orderCount
+}
+
+type orderCount struct {
+	counts *api.OrderCounts // nil: not known
+	again  time.Time        // when they may be counted again
+	looked time.Time        // when somebody looked last
 }
 
 // of counts the orders of a sale, or returns what was counted last; nil if that is nothing.
 func (c *orderCounts) of(s *Server, id sluice.SaleID) *api.OrderCounts {
 	now := s.Now()
 	c.mu.Lock()
-	maps.DeleteFunc(c.last, func(_ sluice.SaleID, old *api.OrderCounts) bool { return now.Sub(old.At.Time) > countStands })
-	known := c.last[id]
-	due := known == nil || now.Sub(known.At.Time) >= countEvery
-	if c.busy || now.Before(c.rest) || !due {
-		c.mu.Unlock()
-		return known
+	defer c.mu.Unlock()
+	if c.last == nil {
+		c.last = map[sluice.SaleID]*orderCount{}
 	}
-	c.busy = true
+	maps.DeleteFunc(c.last, func(_ sluice.SaleID, o *orderCount) bool { return now.Sub(o.looked) > countKept })
+	o := c.last[id]
+	if o == nil {
+		o = &orderCount{}
+		c.last[id] = o
+	}
+	o.looked = now
+	if counting := c.busy; counting != nil && o.again.IsZero() { // it may be this sale
+		c.mu.Unlock()
+		<-counting
+		c.mu.Lock()
+	}
+	if c.busy != nil || now.Before(o.again) {
+		return o.counts
+	}
+	c.busy = make(chan struct{})
 	c.mu.Unlock()
-	// Not the context of who asks: others wait for the count as well.
-	ctx, cancel := context.WithTimeout(context.Background(), countPatience)
+	counts, took := s.countOrders(id, now)
+	c.mu.Lock()
+	close(c.busy)
+	c.busy = nil
+	o.counts, o.again = counts, s.Now().Add(countPause*took*time.Duration(len(c.last)))
+	if earliest := now.Add(countEvery); o.again.Before(earliest) {
+		o.again = earliest
+	}
+	return counts
+}
+
+// countOrders asks the store, and returns how long that kept it at work.
+func (s *Server) countOrders(id sluice.SaleID, now time.Time) (counts *api.OrderCounts, took time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), countPatience) // others are told the count as well
 	defer cancel()
 	begun := time.Now()
 	byStatus, err := s.Store.CountOrders(ctx, id)
-	took := time.Since(begun)
-	if err == nil {
-		known = &api.OrderCounts{At: api.At(now), ByStatus: map[sluice.Status]int64{}}
-		for _, status := range sluice.Statuses() {
-			if status != sluice.Queued { // those are in the ledger
-				known.ByStatus[status] = byStatus[status]
-			}
+	if took = time.Since(begun); err != nil {
+		if ctx.Err() != nil {
+			took = countLost
+		}
+		return nil, took
+	}
+	counts = &api.OrderCounts{At: api.At(now), ByStatus: map[sluice.Status]int64{}}
+	for _, status := range sluice.Statuses() {
+		if status != sluice.Queued { // those are in the ledger
+			counts.ByStatus[status] = byStatus[status]
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.busy, c.rest = false, s.Now().Add(countPause*took)
-	if c.last == nil {
-		c.last = map[sluice.SaleID]*api.OrderCounts{}
-	}
-	if known != nil {
-		c.last[id] = known
-	}
-	return known
+	return counts, took
 }
