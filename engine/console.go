@@ -3,8 +3,10 @@
 package engine
 
 import (
+	"context"
 	"net/http"
 
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/console"
 	"github.com/sluicehq/sluice/internal/web"
 )
@@ -13,7 +15,10 @@ import (
 func (e *Engine) newConsole() http.Handler {
 	return console.New(console.Options{
 		Base: e.cfg.BasePath, Admins: e.who.admins, Secret: e.adminKey + "\n" + e.secret,
-		API:   http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.server.ServeHTTP(w, r) }),
+		API: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { e.server.ServeHTTP(w, r) }),
+		Picture: func(ctx context.Context, sale sluice.SaleID, picture string) ([]byte, error) {
+			return e.store.Picture(ctx, sale, picture, sluice.SmallPicture)
+		},
 		Style: web.Style(),
 	})
 }

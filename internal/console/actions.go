@@ -250,10 +250,10 @@ var orderKind = &kind{
 				}
 				o, err := c.ExtendOrder(ctx, sluice.OrderID(id), until)
 				if err == nil && o.ExpiresAt != nil && o.ExpiresAt.After(until) {
-					return []text{{
-						"It had more time than that, and keeps it: a deadline is never made earlier.",
-						"原来的截止时间更晚，保持不变：截止时间不能提前。",
-					}}, nil
+					return nil, errForm{text{
+						"until: the order has more time than that, and keeps it: a deadline is never made earlier",
+						"截止：订单原来的截止时间更晚，保持不变；截止时间不能提前",
+					}}
 				}
 				return nil, err
 			},

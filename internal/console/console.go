@@ -40,7 +40,9 @@ type Options struct {
 	Secret string
 	// Style is the pages' style sheet, which the console's own follows.
 	Style string
-	Now   func() time.Time // default: time.Now
+	// Picture returns a sale's picture that was uploaded, as a small JPEG. sluice.ErrNoPicture, sluice.ErrSaleNotFound.
+	Picture func(ctx context.Context, sale sluice.SaleID, picture string) ([]byte, error)
+	Now     func() time.Time // default: time.Now
 }
 
 // Console answers GET and POST of /admin and what is below it. It is safe for concurrent use.
@@ -279,8 +281,8 @@ func (v *visit) signedIn() bool {
 	}
 	var why any
 	if v.r.Method == http.MethodPost {
-		why = v.T("You are not signed in any more, and nothing was changed. Sign in, go back to the form, and send it again.",
-			"登录已失效，没有改动任何东西。请登录后返回表单重新提交。")
+		why = v.T("You are not signed in any more, and nothing was changed. Sign in, and fill in the form again.",
+			"登录已失效，没有改动任何东西。请登录后重新填写表单。")
 	}
 	v.render(http.StatusUnauthorized, "signin.html", why)
 	return false
@@ -303,7 +305,7 @@ func statusOf(err error) int {
 	switch {
 	case errors.As(err, &problem) && problem.Status >= 400:
 		return problem.Status
-	case errors.Is(err, errNoPage):
+	case errors.Is(err, errNoPage), errors.Is(err, sluice.ErrNoPicture):
 		return http.StatusNotFound
 	case errors.Is(err, errForged), errors.Is(err, errRole):
 		return http.StatusForbidden
@@ -369,12 +371,16 @@ func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, v.to(), http.StatusSeeOther)
 }
 
-// To is where to go from the form for signing in: to the page that the visitor asked for.
+// To is where to go from the form for signing in: to the page that the visitor asked for. The body of another form is
+// not read for it: a stranger may have sent it.
 func (v *visit) To() string {
-	if v.r.Method == http.MethodPost {
+	switch {
+	case v.r.Method == http.MethodGet:
+		return v.c.Base + v.r.URL.RequestURI()
+	case v.r.URL.Path == "/admin/sign-in":
 		return v.to()
 	}
-	return v.c.Base + v.r.URL.RequestURI()
+	return v.Path()
 }
 
 // to is the page that the visitor asked for before signing in, if it is one of the console's.

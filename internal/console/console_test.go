@@ -288,7 +288,7 @@ func TestForms(t *testing.T) {
 	loaded.Set("title", "Lamp of wood") // which the form was not loaded with
 	status, page = owner.post("/admin/sales/lamp/edit", loaded)
 	if status != http.StatusUnprocessableEntity || lamp().Title != "Lamp of steel" ||
-		!strings.Contains(page, "somebody else has made it &#34;Lamp of steel&#34;") ||
+		!strings.Contains(page, "another admin has changed it to &#34;Lamp of steel&#34;") ||
 		!strings.Contains(page, "Lamp of wood") {
 		t.Errorf("a form that changes what somebody else has changed: %d\n%s", status, page)
 	}

@@ -3,10 +3,9 @@ package console
 import (
 	"crypto/rand"
 	"errors"
-	"io"
 	"net/http"
 	"net/url"
-	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -96,35 +95,24 @@ func changeSaleTo(v *visit) (id sluice.SaleID, err error) {
 	return id, err
 }
 
-// Pictures are those of a sale that the console can show: that were uploaded.
-func (v *visit) Pictures(pictures string) (shown []string) {
-	for name := range strings.SplitSeq(pictures, ",") {
-		if name = strings.TrimSpace(name); name != "" && !strings.Contains(name, "/") {
-			shown = append(shown, name)
-		}
-	}
-	return shown
+// Pictures are those of a sale that were uploaded: a page loads nothing from other servers.
+func (v *visit) Pictures(names string) []string {
+	return slices.DeleteFunc(strings.Fields(names), func(name string) bool { return !sluice.PictureID(name) })
 }
 
-// picture answers with a picture of a sale, as the pages of the sale have it.
+// picture answers with a picture of a sale, also of one that buyers do not see.
 func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
 	if !v.signedIn() {
 		return
 	}
-	at := &url.URL{Path: path.Join("/s", r.PathValue("id"), "pictures", r.PathValue("picture")+"-640.jpg")}
-	request, err := http.NewRequestWithContext(v.ctx, http.MethodGet, at.String(), nil)
+	jpeg, err := c.Picture(r.Context(), sluice.SaleID(r.PathValue("id")), r.PathValue("picture"))
 	if err != nil {
-		v.fail(errNoPage)
+		v.fail(err)
 		return
 	}
-	answer, err := inProcess{c.API}.RoundTrip(request)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		v.fail(errNoPage)
-		return
-	}
-	w.Header().Set("Content-Type", answer.Header.Get("Content-Type"))
-	_, _ = io.Copy(w, answer.Body)
+	w.Header().Set("Content-Type", "image/jpeg")
+	_, _ = w.Write(jpeg)
 }
 
 // maxPicture bounds a form with a picture, in bytes, and uploading how long it may take.

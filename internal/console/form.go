@@ -31,7 +31,7 @@ const (
 	amount               // money, in the currency of the form
 	flag                 // yes or no
 	limited              // limits: NAME=MAX, separated by commas
-	names                // texts, separated by commas
+	names                // texts, separated by spaces
 )
 
 // input is one field of the form.
@@ -120,7 +120,7 @@ var sections = []section{
 			Shape: choice, Null: true, Options: []string{"", "token", "list"},
 		},
 		{
-			Name: "ticket.before_s", Label: text{"Tickets, so many seconds before the opening", "开始前多少秒发放购买凭证"},
+			Name: "ticket.before_s", Label: text{"Tickets, so many seconds before the opening", "开始前多少秒发放入场券"},
 			Shape: whole, Null: true,
 		},
 		{
@@ -150,7 +150,7 @@ var sections = []section{
 		},
 		{Name: "badge", Label: text{"Badge", "角标"}},
 		{Name: "pictures", Label: text{"Pictures", "图片"}, Shape: names, Hint: text{
-			"in their order, separated by commas: leave one out to take it away", "按显示顺序，用逗号分隔；去掉一个即移除该图片",
+			"in their order, separated by spaces: leave one out to take it away", "按显示顺序，用空格分隔；去掉一个即移除该图片",
 		}},
 		{Name: "titles.en", Label: text{"Title in English", "英文标题"}},
 		{Name: "titles.zh", Label: text{"Title in Chinese", "中文标题"}},
@@ -239,6 +239,9 @@ func (i *input) write(value any) string {
 			}
 			all = append(all, fmt.Sprint(one))
 		}
+		if i.Shape == names {
+			return strings.Join(all, " ")
+		}
 		return strings.Join(all, ", ")
 	}
 	return fmt.Sprint(value)
@@ -285,13 +288,7 @@ func (i *input) read(said, currency string) (any, error) {
 		}
 		return limits, nil
 	case names:
-		all := []string{}
-		for name := range strings.SplitSeq(said, ",") {
-			if name = strings.TrimSpace(name); name != "" {
-				all = append(all, name)
-			}
-		}
-		return all, nil
+		return append([]string{}, strings.Fields(said)...), nil
 	case words, choice:
 	}
 	return said, nil
@@ -323,14 +320,31 @@ func (i *input) same(a, b string) bool {
 		other, otherErr := i.read(b, "")
 		return err == nil && otherErr == nil && at == other
 	}
-	return strings.TrimSpace(a) == strings.TrimSpace(b)
+	return strings.TrimSpace(lines(a)) == strings.TrimSpace(lines(b))
+}
+
+// lines ends the lines of a text as the API does: browsers end them in another way.
+func lines(text string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
+}
+
+// overwrites is an error if the form changes what somebody else has changed since it was loaded.
+func (i *input) overwrites(form url.Values, now string) error {
+	said, was := form.Get(i.Name), form.Get("was:"+i.Name)
+	if !form.Has("was:"+i.Name) || i.same(was, now) || i.same(said, now) {
+		return nil
+	}
+	return errForm{text{
+		fmt.Sprintf("%s: another admin has changed it to %q; load the page again", i.Label.EN, now),
+		fmt.Sprintf("%s：已被另一位管理员改为“%s”，请重新打开页面", i.Label.ZH, now),
+	}}
 }
 
 // message is what of a form is to be sent: what differs from what the form was loaded with, or, where it does not say
 // that, from before. What others have changed meanwhile is left alone, and is an error if the form changes it too. Of a
 // group with a part that differs it has all, or null if all are empty.
 func message(form url.Values, before values, create bool) (map[string]any, error) {
-	said := func(name string) string { return strings.ReplaceAll(form.Get(name), "\r\n", "\n") }
+	said := func(name string) string { return lines(form.Get(name)) }
 	currency := strings.TrimSpace(said("currency"))
 	changed := map[string]bool{}
 	for _, part := range sections {
@@ -354,17 +368,21 @@ func message(form url.Values, before values, create bool) (map[string]any, error
 	for _, part := range sections {
 		for _, in := range part.Inputs {
 			group, name, nested := strings.Cut(in.Name, ".")
+			if in.Name == "currency" && (changed["price"] || changed["list_price"]) { // what an amount means
+				if err := in.overwrites(form, before[in.Name]); err != nil {
+					return nil, err
+				}
+			}
 			if !changed[group] || in.New && !create {
 				continue
 			}
-			now := before[in.Name]
-			if form.Has("was:"+in.Name) && !in.same(said("was:"+in.Name), now) && !in.same(said(in.Name), now) {
-				return nil, errForm{text{
-					fmt.Sprintf("%s: somebody else has made it %q meanwhile; load the page again", in.Label.EN, now),
-					fmt.Sprintf("%s：已被别人改为“%s”，请重新打开页面", in.Label.ZH, now),
-				}}
+			text := said(in.Name)
+			if form.Has("was:"+in.Name) && in.same(text, said("was:"+in.Name)) {
+				text = before[in.Name] // another part of the group has changed
+			} else if err := in.overwrites(form, before[in.Name]); err != nil {
+				return nil, err
 			}
-			value, err := in.read(said(in.Name), currency)
+			value, err := in.read(text, currency)
 			if err != nil {
 				return nil, err
 			}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -112,6 +113,22 @@ func TestDeadLettersAreShown(t *testing.T) {
 	}
 }
 
+// A stranger's form is not read.
+func TestFormsOfStrangersAreNotRead(t *testing.T) {
+	c := New(Options{API: http.NotFoundHandler(), Admins: must.Get(auth.NewAdmins("the key of an owner", nil))(t)})
+	for path, read := range map[string]bool{
+		"/admin/sales": false, "/admin/sales/x/pictures": false, "/admin/sign-in": true,
+	} {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("to=/admin/log"))
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		c.ServeHTTP(w, r)
+		if w.Code != http.StatusUnauthorized || (r.PostForm != nil) != read {
+			t.Errorf("%s: %d, read: %v", path, w.Code, r.PostForm)
+		}
+	}
+}
+
 // One admin does not take all streams from the others, who do not take them all either.
 func TestStreamsAreShared(t *testing.T) {
 	c := New(Options{API: http.NotFoundHandler(), Admins: must.Get(auth.NewAdmins("the key of an owner", nil))(t)})
@@ -139,4 +156,46 @@ func TestStreamsAreShared(t *testing.T) {
 		t.Errorf("%d sales, %d admins and %d pages are left", len(c.live.feeds), len(c.live.of), c.live.pages)
 	}
 	leaves[len(leaves)-1]()
+}
+
+// A form leaves alone what others have changed since it was loaded, and is refused if it changes the same.
+func TestTwoChangeASale(t *testing.T) {
+	loaded := values{
+		"title": "Lamp", "price": "199.00", "currency": "CNY", "list_price": "", "free": "",
+		"description": "of\nglass", "titles.en": "Lamp", "titles.zh": "台灯", "pictures": "a b",
+	}
+	for name, c := range map[string]struct {
+		theirs, ours values
+		want         string // empty: it is refused
+	}{
+		"other fields":        {values{"title": "Mug"}, values{"price": "99.00"}, `{"price":{"amount":9900,"currency":"CNY"}}`},
+		"the same field":      {values{"title": "Mug"}, values{"title": "Cup"}, ""},
+		"to the same":         {values{"title": "Mug"}, values{"title": "Mug"}, `{"title":"Mug"}`},
+		"the currency":        {values{"currency": "USD"}, values{"price": "99.00"}, ""},
+		"of the former price": {values{"currency": "USD"}, values{"list_price": "299.00"}, ""},
+		"a checkbox":          {values{"free": "on"}, values{"title": "Cup"}, `{"title":"Cup"}`},
+		"parts of a group":    {values{"titles.zh": "灯"}, values{"titles.en": "Cup"}, `{"titles":{"en":"Cup","zh":"灯"}}`},
+		"one part of a group": {values{"titles.en": "Mug"}, values{"titles.en": "Cup"}, ""},
+		"nothing but new lines": {
+			values{"description": "of\r\nglass"}, values{"description": "of wood"}, `{"description":"of wood"}`,
+		},
+		"pictures":        {values{"pictures": "a b c"}, values{"pictures": "b"}, ""},
+		"pictures, alone": {nil, values{"pictures": " b "}, `{"pictures":["b"]}`},
+		"no picture":      {nil, values{"pictures": ""}, `{"pictures":[]}`},
+	} {
+		now, form := maps.Clone(loaded), url.Values{}
+		maps.Copy(now, c.theirs)
+		for in, was := range loaded {
+			said, changed := c.ours[in]
+			if !changed {
+				said = was
+			}
+			form.Set("was:"+in, was)
+			form.Set(in, strings.ReplaceAll(said, "\n", "\r\n"))
+		}
+		sent, err := message(form, now, false)
+		if got := string(must.Get(json.Marshal(sent))(t)); (err != nil) != (c.want == "") || err == nil && got != c.want {
+			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
+		}
+	}
 }

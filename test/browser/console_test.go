@@ -169,6 +169,7 @@ func TestConsole(t *testing.T) {
 	c.open("/admin/sales/lamp", "")
 	c.act("/admin/sales/lamp/open", "The sale is open.")
 	c.wait(`document.querySelector("[data-state=open]")`)
+	c.wait(`document.querySelector("[data-figure=claims_per_s]").textContent === "0"`) // the page is live
 	seen := make(chan struct{})
 	go func() {
 		defer close(seen)
@@ -180,7 +181,7 @@ func TestConsole(t *testing.T) {
 	<-seen
 	c.wait(`document.querySelector("[data-state=sold_out]")`) // by itself
 	c.wait(`document.querySelector("#curve-title")`)
-	c.wait(`document.querySelector("[data-figure=pending]").textContent === "5,000"`)
+	c.wait(`document.querySelector("[data-figure=pending]")?.textContent === "5,000"`)
 	c.accessible("rush")
 
 	c.act("/admin/sales/lamp/pause", "The sale is paused.")
@@ -211,7 +212,7 @@ func TestConsole(t *testing.T) {
 	c.act("/admin/orders/"+string(order)+"/refund", "The refund is recorded.")
 	c.accessible("order")
 	c.open("/admin/sales/lamp", "")
-	c.wait(`document.querySelector("[data-figure=refunded]").textContent === "1"`)
+	c.wait(`document.querySelector("[data-figure=refunded]")?.textContent === "1"`)
 
 	c.deadLetter()
 	c.open("/admin/sales/lamp", "")

@@ -59,7 +59,10 @@ function draw() {
     width: chartOf.clientWidth, height: 320, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1e3), "Etc/UTC"),
     scales: { rate: fromZero, ms: fromZero, silent: { range: [0, 1] } },
     axes: [{
-      ...axis, incrs: seconds, space: 80, values: (_, all) => all.map((s) => new Date(s * 1000).toISOString().slice(11, 19)),
+      ...axis, incrs: seconds, space: 80, values: (_, all, __, ___, step) => all.map((s) => {
+        const at = new Date(s * 1000).toISOString();
+        return step < 3600 ? at.slice(11, 19) : at.slice(5, 16).replace("T", " ");
+      }),
     }, { ...axis, scale: "rate", size: 60 }, {
       ...axis, scale: "ms", side: 1, size: 60, grid: { show: false }, values: (_, all) => all.map((v) => `${v} ms`),
     }],
@@ -151,6 +154,9 @@ function listen() {
     ["taken", "left", "stored", "backlog", "accepted_per_s", "claims_per_s", "in_flight"].forEach((name) => figure(name));
     figure("p99_ms", " ms");
     for (const [status, orders] of Object.entries(now.orders?.by_status ?? {})) show(status, format.format(orders));
+    for (const at of document.querySelectorAll('[data-part="orders"] .hint time')) {
+      if (now.orders) at.textContent = `${now.orders.at.slice(0, 19).replace("T", " ")} UTC`;
+    }
     for (const bar of document.querySelectorAll("progress[data-sold]")) if (now.sold >= 0) bar.value = now.sold;
     show("sold", now.sold >= 0 ? `${now.sold}%` : "");
     if (!now.curve?.from) return;
