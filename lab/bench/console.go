@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 )
 
 // What people who watch cost those who buy: the same rush beside a server's consoles and without them. The third side
@@ -97,7 +99,7 @@ type console struct {
 }
 
 // watch does what the page's script does: it reads the stream, and the page again when what the server makes of it
-// is another.
+// is another, and every ten seconds.
 func (c console) watch(ctx context.Context, told func()) error {
 	if err := c.load(ctx); err != nil {
 		return err
@@ -109,6 +111,8 @@ func (c console) watch(ctx context.Context, told func()) error {
 	defer stream.Close()
 	lines := bufio.NewScanner(stream)
 	lines.Buffer(nil, 1<<20)
+	const every = 10 * time.Second
+	next := time.Now().Add(rand.N(every)) // it has been open for a while
 	for last := ""; lines.Scan(); {
 		text, ok := strings.CutPrefix(lines.Text(), "data: ")
 		if !ok {
@@ -118,8 +122,8 @@ func (c console) watch(ctx context.Context, told func()) error {
 			Signature string `json:"signature"`
 		}
 		err := json.Unmarshal([]byte(text), &message)
-		if err == nil && last != "" && message.Signature != last {
-			err = c.load(ctx)
+		if now := time.Now(); err == nil && (last != "" && message.Signature != last || now.After(next)) {
+			err, next = c.load(ctx), now.Add(every)
 		}
 		if err != nil {
 			return err
