@@ -69,7 +69,7 @@ type AdminSale struct {
 	// where a sale is not shown by itself.
 	Claims *ClaimCounts `json:"claims,omitempty"`
 	// Orders is how many orders the store has of each status, as of some time before; absent where
-	// a sale is not shown by itself, and while the store has not counted them within a second.
+	// a sale is not shown by itself, and until the store has counted them within a second.
 	Orders *OrderCounts `json:"orders,omitempty"`
 	Rules
 }

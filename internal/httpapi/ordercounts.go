@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"sync"
@@ -39,37 +40,65 @@ type orderCount struct {
 // of counts the orders of a sale, or returns what was counted last; nil if that is nothing.
 func (c *orderCounts) of(s *Server, id sluice.SaleID) *api.OrderCounts {
 	now := s.Now()
+	o, counting := c.look(id, now)
+	if counting != nil {
+		select {
+		case <-counting:
+		case <-time.After(countPatience):
+		}
+	}
+	done := c.begin(o, now)
+	if done == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return o.counts
+	}
+	var counts *api.OrderCounts
+	took := countLost
+	defer func() { done(counts, s.Now(), took) }()
+	counts, took = s.countOrders(id, now)
+	return cmp.Or(counts, o.counts)
+}
+
+// look notes that somebody looks at a sale, and returns what is known of it, and what ends the count that is under way
+// if it may be this sale's first one.
+func (c *orderCounts) look(id sluice.SaleID, now time.Time) (o *orderCount, counting chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	maps.DeleteFunc(c.last, func(_ sluice.SaleID, o *orderCount) bool {
+		return now.Sub(o.looked) > countKept && now.After(o.again)
+	})
 	if c.last == nil {
 		c.last = map[sluice.SaleID]*orderCount{}
 	}
-	maps.DeleteFunc(c.last, func(_ sluice.SaleID, o *orderCount) bool { return now.Sub(o.looked) > countKept })
-	o := c.last[id]
-	if o == nil {
+	if o = c.last[id]; o == nil {
 		o = &orderCount{}
 		c.last[id] = o
 	}
-	o.looked = now
-	if counting := c.busy; counting != nil && o.again.IsZero() { // it may be this sale
-		c.mu.Unlock()
-		<-counting
-		c.mu.Lock()
+	if o.looked = now; o.counts == nil && o.again.IsZero() {
+		counting = c.busy
 	}
+	return o, counting
+}
+
+// begin begins to count a sale's orders, and returns what ends that; nil: it is not the time for it.
+func (c *orderCounts) begin(o *orderCount, now time.Time) (done func(*api.OrderCounts, time.Time, time.Duration)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.busy != nil || now.Before(o.again) {
-		return o.counts
+		return nil
 	}
 	c.busy = make(chan struct{})
-	c.mu.Unlock()
-	counts, took := s.countOrders(id, now)
-	c.mu.Lock()
-	close(c.busy)
-	c.busy = nil
-	o.counts, o.again = counts, s.Now().Add(countPause*took*time.Duration(len(c.last)))
-	if earliest := now.Add(countEvery); o.again.Before(earliest) {
-		o.again = earliest
+	return func(counts *api.OrderCounts, ended time.Time, took time.Duration) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		close(c.busy)
+		c.busy = nil
+		o.counts, o.again = cmp.Or(counts, o.counts), ended.Add(countPause*took*time.Duration(len(c.last)))
+		if earliest := now.Add(countEvery); o.again.Before(earliest) {
+			o.again = earliest
+		}
 	}
-	return counts
 }
 
 // countOrders asks the store, and returns how long that kept it at work.

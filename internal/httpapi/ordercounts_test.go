@@ -82,10 +82,17 @@ func TestOrdersAreCountedSeldom(t *testing.T) {
 				if another := time.Until(s.orders.last["another"].again); c.takes > time.Second/10 && another < 2*pauses {
 					t.Errorf("of two sales one is counted again after %v, of one after %v", another, pauses)
 				}
-				time.Sleep(countKept + time.Second)
+				time.Sleep(10 * time.Minute)
 				s.orders.of(s, "another")
 				if len(s.orders.last) != 1 {
 					t.Errorf("%d sales are kept", len(s.orders.last))
+				}
+				before := s.orders.last["another"].counts
+				store.takes = time.Hour
+				time.Sleep(10 * time.Minute)
+				s.orders.last["another"] = &orderCount{counts: before, looked: time.Now()}
+				if counts := s.orders.of(s, "another"); counts != before || s.orders.busy != nil {
+					t.Errorf("when the store is slow, %v is known, and %v is told", before, counts)
 				}
 			})
 		})
