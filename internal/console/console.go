@@ -40,7 +40,7 @@ type Options struct {
 	Secret string
 	// Style is the pages' style sheet, which the console's own follows.
 	Style string
-	// Picture returns a sale's picture that was uploaded, as a small JPEG. sluice.ErrNoPicture, sluice.ErrSaleNotFound.
+	// Picture returns a sale's picture that was uploaded, as a small JPEG. sluice.ErrNoPicture.
 	Picture func(ctx context.Context, sale sluice.SaleID, picture string) ([]byte, error)
 	Now     func() time.Time // default: time.Now
 }
@@ -56,6 +56,7 @@ type Console struct {
 	assets   map[string]asset
 	build    string
 	live     *live
+	pictures chan struct{} // has one of each that is being read
 }
 
 //go:embed templates static
@@ -68,7 +69,7 @@ func New(o Options) *Console {
 	}
 	c := &Console{
 		Options: o, mux: http.NewServeMux(), sessions: newSessions(o.Secret, o.Admins, o.Now),
-		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(),
+		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(), pictures: make(chan struct{}, mostPictures),
 	}
 	c.loadAssets()
 	c.live = newLive(c)

@@ -287,9 +287,10 @@ func TestForms(t *testing.T) {
 	}
 	loaded.Set("title", "Lamp of wood") // which the form was not loaded with
 	status, page = owner.post("/admin/sales/lamp/edit", loaded)
-	if status != http.StatusUnprocessableEntity || lamp().Title != "Lamp of steel" ||
+	if status != http.StatusConflict || lamp().Title != "Lamp of steel" ||
 		!strings.Contains(page, "another admin has changed it to &#34;Lamp of steel&#34;") ||
-		!strings.Contains(page, "Lamp of wood") {
+		!strings.Contains(page, `name="title" type="text" value="Lamp of wood"`) ||
+		!strings.Contains(page, `name="was:title" value="Lamp of steel"`) { // to save it again is to know
 		t.Errorf("a form that changes what somebody else has changed: %d\n%s", status, page)
 	}
 	for name, c := range map[string]struct {

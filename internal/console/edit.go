@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"net/http"
@@ -95,6 +96,12 @@ func changeSaleTo(v *visit) (id sluice.SaleID, err error) {
 	return id, err
 }
 
+// Pictures are read from the database, whose connections orders want: mostPictures at a time, each for so long.
+const (
+	mostPictures    = 2
+	picturePatience = 5 * time.Second
+)
+
 // Pictures are those of a sale that were uploaded: a page loads nothing from other servers.
 func (v *visit) Pictures(names string) []string {
 	return slices.DeleteFunc(strings.Fields(names), func(name string) bool { return !sluice.PictureID(name) })
@@ -106,12 +113,22 @@ func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
 	if !v.signedIn() {
 		return
 	}
-	jpeg, err := c.Picture(r.Context(), sluice.SaleID(r.PathValue("id")), r.PathValue("picture"))
+	ctx, cancel := context.WithTimeout(r.Context(), picturePatience)
+	defer cancel()
+	select {
+	case c.pictures <- struct{}{}:
+		defer func() { <-c.pictures }()
+	case <-ctx.Done():
+		http.Error(w, "too many pictures are asked for", http.StatusServiceUnavailable)
+		return
+	}
+	jpeg, err := c.Picture(ctx, sluice.SaleID(r.PathValue("id")), r.PathValue("picture"))
 	if err != nil {
 		v.fail(err)
 		return
 	}
 	w.Header().Set("Content-Type", "image/jpeg")
+	w.Header().Set("Cache-Control", "private, max-age=86400") // another picture has another id
 	_, _ = w.Write(jpeg)
 }
 
@@ -168,6 +185,9 @@ func (c *Console) submit(did string, most int64, take func(*visit) (sluice.SaleI
 		status := statusOf(err)
 		if form, ok := errors.AsType[errForm](err); ok {
 			one.Wrong = v.Say(form.text)
+		}
+		if other, ok := errors.AsType[errOverwrites](err); ok {
+			one.Wrong, one.Was[other.input], status = v.Say(other.text), other.now, http.StatusConflict
 		}
 		if status == http.StatusBadGateway { // it was not the API that refused it
 			status = http.StatusUnprocessableEntity

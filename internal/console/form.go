@@ -328,16 +328,24 @@ func lines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
-// overwrites is an error if the form changes what somebody else has changed since it was loaded.
+// errOverwrites: a form changes what somebody else has changed since it was loaded.
+type errOverwrites struct {
+	text
+	input, now string
+}
+
+func (e errOverwrites) Error() string { return e.EN }
+
+// overwrites is an errOverwrites if the form does so with this input, which has the value now.
 func (i *input) overwrites(form url.Values, now string) error {
 	said, was := form.Get(i.Name), form.Get("was:"+i.Name)
 	if !form.Has("was:"+i.Name) || i.same(was, now) || i.same(said, now) {
 		return nil
 	}
-	return errForm{text{
-		fmt.Sprintf("%s: another admin has changed it to %q; load the page again", i.Label.EN, now),
-		fmt.Sprintf("%s：已被另一位管理员改为“%s”，请重新打开页面", i.Label.ZH, now),
-	}}
+	return errOverwrites{text{
+		fmt.Sprintf("%s: another admin has changed it to %q; save again to overwrite that", i.Label.EN, now),
+		fmt.Sprintf("%s：已被另一位管理员改为“%s”，再次保存将覆盖它", i.Label.ZH, now),
+	}, i.Name, now}
 }
 
 // message is what of a form is to be sent: what differs from what the form was loaded with, or, where it does not say
@@ -377,8 +385,9 @@ func message(form url.Values, before values, create bool) (map[string]any, error
 				continue
 			}
 			text := said(in.Name)
-			if form.Has("was:"+in.Name) && in.same(text, said("was:"+in.Name)) {
-				text = before[in.Name] // another part of the group has changed
+			languages := group == "titles" || group == "descriptions"
+			if languages && form.Has("was:"+in.Name) && in.same(text, said("was:"+in.Name)) {
+				text = before[in.Name] // it is the other language that has changed
 			} else if err := in.overwrites(form, before[in.Name]); err != nil {
 				return nil, err
 			}
