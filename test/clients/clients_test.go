@@ -65,7 +65,7 @@ func TestTypeScript(t *testing.T) {
 	servertest.Nightly(t)
 	t.Parallel()
 	node := servertest.Program(t, "node", "node")
-	run(t, folder("typescript"), serve(t), node, "--test", "--test-timeout=120000", "test/client.test.js")
+	run(t, folder("typescript"), serve(t), node, "--test", "test/client.test.js")
 }
 
 // strict is how a careful shop compiles.
