@@ -291,7 +291,7 @@ func TestForms(t *testing.T) {
 		!strings.Contains(page, "another admin has changed it to &#34;Lamp of steel&#34;") ||
 		!strings.Contains(page, `name="title" type="text" value="Lamp of wood"`) ||
 		!strings.Contains(page, `name="was:title" value="Lamp of steel"`) { // to save it again is to know
-		t.Errorf("a form that changes what somebody else has changed: %d\n%s", status, page)
+		t.Errorf("a form that changes what another admin has changed: %d\n%s", status, page)
 	}
 	for name, c := range map[string]struct {
 		value  string
@@ -337,6 +337,9 @@ func TestForms(t *testing.T) {
 	shown := regexp.MustCompile(`<img src="([^"]*)"`).FindStringSubmatch(page)
 	if shown == nil {
 		t.Fatalf("the form does not show its picture:\n%s", page)
+	}
+	if status, page = owner.get("/admin/sales/lamp/pictures/%00"); status != http.StatusNotFound {
+		t.Errorf("a picture of no name: %d\n%s", status, page)
 	}
 	if status, page = owner.get(shown[1]); status != http.StatusOK || !strings.HasPrefix(page, "\xff\xd8") {
 		t.Errorf("the picture: %d, %.20q", status, page)

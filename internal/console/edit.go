@@ -113,6 +113,11 @@ func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
 	if !v.signedIn() {
 		return
 	}
+	sale, name := sluice.SaleID(r.PathValue("id")), r.PathValue("picture")
+	if sale.Validate() != nil || !sluice.PictureID(name) { // the database need not see it
+		v.fail(errNoPage)
+		return
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), picturePatience)
 	defer cancel()
 	select {
@@ -122,7 +127,7 @@ func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too many pictures are asked for", http.StatusServiceUnavailable)
 		return
 	}
-	jpeg, err := c.Picture(ctx, sluice.SaleID(r.PathValue("id")), r.PathValue("picture"))
+	jpeg, err := c.Picture(ctx, sale, name)
 	if err != nil {
 		v.fail(err)
 		return
