@@ -1,9 +1,9 @@
 // Package console is what people look at on the night of a sale: pages at /admin, for those who have a key of an
 // admin. All of it works without script, but for the charts; with script the page of a sale is live (live.go).
 //
-// It calls the API of its own server for everything, with the rights of the admin who has signed in (api.go). What an
-// admin can do to a sale, an order, a dead letter or a webhook stands in one table (actions.go); before each action
-// a page says once what will happen.
+// It calls the API of its own server for everything but the bytes of pictures, with the rights of the admin who has
+// signed in (api.go). What an admin can do to a sale, an order, a dead letter or a webhook stands in one table
+// (actions.go); before each action a page says once what will happen.
 package console
 
 import (

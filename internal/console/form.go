@@ -328,7 +328,7 @@ func lines(text string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(text, "\r\n", "\n"), "\r", "\n")
 }
 
-// errOverwrites: a form changes what somebody else has changed since it was loaded.
+// errOverwrites: a form changes what another admin has changed since it was loaded.
 type errOverwrites struct {
 	text
 	input, now string

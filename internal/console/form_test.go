@@ -161,7 +161,7 @@ func TestStreamsAreShared(t *testing.T) {
 // A form leaves alone what others have changed since it was loaded, and is refused if it changes the same.
 func TestTwoChangeASale(t *testing.T) {
 	loaded := values{
-		"title": "Lamp", "price": "199.00", "currency": "CNY", "list_price": "", "free": "",
+		"title": "Lamp", "sku": "lamp", "price": "199.00", "currency": "CNY", "list_price": "", "free": "",
 		"description": "of\nglass", "titles.en": "Lamp", "titles.zh": "台灯", "pictures": "a b",
 		"buyer_rate.requests": "10", "buyer_rate.per_s": "1", "buyer_rate.shared": "",
 	}
@@ -169,16 +169,16 @@ func TestTwoChangeASale(t *testing.T) {
 		theirs, ours values
 		want         string // empty: it is refused
 	}{
-		"other fields":                    {values{"title": "Mug"}, values{"price": "99.00"}, `{"price":{"amount":9900,"currency":"CNY"}}`},
-		"the same field":                  {values{"title": "Mug"}, values{"title": "Cup"}, ""},
-		"to the same":                     {values{"title": "Mug"}, values{"title": "Mug"}, `{"title":"Mug"}`},
-		"the currency":                    {values{"currency": "USD"}, values{"price": "99.00"}, ""},
-		"of the former price":             {values{"currency": "USD"}, values{"list_price": "299.00"}, ""},
-		"a checkbox":                      {values{"free": "on"}, values{"title": "Cup"}, `{"title":"Cup"}`},
-		"the price, ours of its currency": {values{"price": "1500.00"}, values{"currency": "USD"}, ""},
-		"parts of a rate":                 {values{"buyer_rate.requests": "100"}, values{"buyer_rate.per_s": "60"}, ""},
-		"parts of a group":                {values{"titles.zh": "灯"}, values{"titles.en": "Cup"}, `{"titles":{"en":"Cup","zh":"灯"}}`},
-		"one part of a group":             {values{"titles.en": "Mug"}, values{"titles.en": "Cup"}, ""},
+		"other fields":        {values{"title": "Mug"}, values{"sku": "cup"}, `{"sku":"cup"}`},
+		"the same field":      {values{"title": "Mug"}, values{"title": "Cup"}, ""},
+		"to the same":         {values{"title": "Mug"}, values{"title": "Mug"}, `{"title":"Mug"}`},
+		"the currency":        {values{"currency": "USD"}, values{"price": "99.00"}, ""},
+		"of the former price": {values{"currency": "USD"}, values{"list_price": "299.00"}, ""},
+		"a checkbox":          {values{"free": "on"}, values{"title": "Cup"}, `{"title":"Cup"}`},
+		"price and currency":  {values{"price": "1500.00"}, values{"currency": "USD"}, ""},
+		"parts of a rate":     {values{"buyer_rate.requests": "100"}, values{"buyer_rate.per_s": "60"}, ""},
+		"parts of a group":    {values{"titles.zh": "灯"}, values{"titles.en": "Cup"}, `{"titles":{"en":"Cup","zh":"灯"}}`},
+		"one part of a group": {values{"titles.en": "Mug"}, values{"titles.en": "Cup"}, ""},
 		"nothing but new lines": {
 			values{"description": "of\r\nglass"}, values{"description": "of wood"}, `{"description":"of wood"}`,
 		},

@@ -11,20 +11,20 @@ import (
 	"github.com/sluicehq/sluice/api"
 )
 
-// To count a sale's orders the store reads each of them. So the orders of those sales that somebody looks at are
-// counted one sale at a time, each after countEvery at the earliest, and all of them in one part of countPause of the
-// time, however many look.
+// To count a sale's orders the store reads each of them. So the server counts one sale's at a time, and only of sales
+// that an admin looks at: each after countEvery at the earliest, and all of them in one part of countPause of the time,
+// however many admins look.
 const (
 	countEvery = 5 * time.Second
 	countPause = 20
 	// countPatience is when a count is given up. A database may go on with it for a while: it counts as countLost.
 	countPatience = time.Second
 	countLost     = 6 * time.Second
-	// countKept is how long a sale is one that somebody looks at.
+	// countKept is for how long a sale shares that time after an admin has looked at it.
 	countKept = time.Minute
 )
 
-// orderCounts keeps how many orders of each status the sales had that somebody looks at.
+// orderCounts keeps how many orders of each status a sale had, of those that admins look at.
 type orderCounts struct {
 	mu   sync.Mutex
 	busy chan struct{} // closed when the sale that is being counted has been; nil: none is
@@ -34,7 +34,7 @@ type orderCounts struct {
 type orderCount struct {
 	counts *api.OrderCounts // nil: not known
 	again  time.Time        // when they may be counted again
-	looked time.Time        // when somebody looked last
+	looked time.Time        // when an admin looked last
 }
 
 // of counts the orders of a sale, or returns what was counted last; nil if that is nothing.
@@ -60,7 +60,7 @@ func (c *orderCounts) of(s *Server, id sluice.SaleID) *api.OrderCounts {
 	return cmp.Or(counts, o.counts)
 }
 
-// look notes that somebody looks at a sale, and returns what is known of it, and what ends the count that is under way
+// look notes that an admin looks at a sale, and returns what is known of it, and what ends the count that is under way
 // if it may be this sale's first one.
 func (c *orderCounts) look(id sluice.SaleID, now time.Time) (o *orderCount, counting chan struct{}) {
 	c.mu.Lock()
