@@ -3,12 +3,10 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +16,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/client"
 	"github.com/sluicehq/sluice/internal/figures"
+	"github.com/sluicehq/sluice/internal/ordercsv"
 )
 
 func (a *app) orderCommand() *cobra.Command {
@@ -279,61 +278,24 @@ func (a *app) orderExport() *cobra.Command {
 	})
 	return a.calls(cmd, func(ctx context.Context, c *client.Client, _ []string) error {
 		return a.export(func(out *bufio.Writer) error {
+			orders := c.AllAdminOrders(ctx, filter)
+			if format == "csv" {
+				return ordercsv.Write(out, !noBOM, orders)
+			}
 			lines := json.NewEncoder(out)
 			lines.SetEscapeHTML(false)
-			write := func(o *api.Order) error { return lines.Encode(o) }
-			table := csv.NewWriter(out) // lines end with CRLF, the first one has the names of the columns
-			table.UseCRLF = true
-			if format == "csv" {
-				write = func(o *api.Order) error { return table.Write(csvRow(o)) }
-				if !noBOM {
-					_, _ = out.WriteString(bom) // an error stays with out
-				}
-				if err := table.Write(csvHeader); err != nil {
-					return err
-				}
-			}
-			for order, err := range c.AllAdminOrders(ctx, filter) {
+			for order, err := range orders {
 				if err == nil {
-					err = write(&order)
+					err = lines.Encode(&order)
 				}
 				if err != nil {
 					return err
 				}
 			}
-			table.Flush()
-			return table.Error()
+			return nil
 		})
 	})
 }
 
 // bom begins files that spreadsheets and some editors of Windows take for UTF-8.
 const bom = "\ufeff"
-
-// csvHeader: other programs read it; columns are added at the end.
-var csvHeader = []string{
-	"order_id", "sale_id", "buyer_id", "quantity", "status", "reason", "price_amount", "price_currency", "payment_id",
-	"accepted_at", "stored_at", "expires_at", "keep_until", "updated_at", "idempotency_key", "epoch", "seq", "meta",
-	"amount", "currency",
-}
-
-func csvRow(o *api.Order) []string {
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	return []string{
-		string(o.OrderID), string(o.SaleID), cell(string(o.BuyerID)), number(o.Quantity), string(o.Status), cell(o.Reason),
-		number(o.Price.Amount), o.Price.Currency, cell(o.PaymentID),
-		o.AcceptedAt.String(), timeOrNone(o.StoredAt), timeOrNone(o.ExpiresAt), timeOrNone(o.KeepUntil),
-		timeOrNone(o.UpdatedAt),
-		cell(string(o.Key)), number(o.Epoch), number(o.Seq), cell(metaText(o)),
-		number(o.Amount), o.Currency,
-	}
-}
-
-// cell keeps a spreadsheet from taking a text that others chose for a formula: an
-// apostrophe before it makes it text.
-func cell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
-	}
-	return text
-}

@@ -50,6 +50,7 @@ var table = []row{
 	{"internal/disk", nil, nil},
 	{"internal/figures", nil, nil},
 	{"internal/garbage", nil, nil},
+	{"internal/ordercsv", []string{"api"}, nil},
 	{"internal/loglimit", nil, nil},
 	{"internal/loop", nil, nil},
 	{"internal/meters", []string{root}, nil},
