@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,7 +17,7 @@ import (
 	"github.com/sluicehq/sluice/client"
 )
 
-// kind is what actions are taken on: sales, orders, dead letters, webhooks.
+// kind is what actions are taken on: sales, lists of buyers, orders, dead letters, webhooks.
 type kind struct {
 	path    string
 	load    func(ctx context.Context, c *client.Client, id string) (subject any, err error)
@@ -33,11 +34,18 @@ type action struct {
 	Undo   text // how to undo it
 	Did    text
 	Fields []field
+	Upload bool // a field is a file
 
 	when    func(subject any) bool                                                           // it makes sense
 	preview func(ctx context.Context, c *client.Client, id string) (lines []text, err error) // what it would change
 	// do takes the action. What it returns is shown before one goes on: what was not done, or is to be done now.
-	do func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error)
+	do func(ctx context.Context, c *client.Client, id string, sent form) ([]text, error)
+}
+
+// form is what was sent.
+type form struct {
+	url.Values
+	file io.ReadSeeker // nil: none
 }
 
 // field is what an action wants to know.
@@ -45,12 +53,12 @@ type field struct {
 	Name  string
 	Label text
 	Hint  text
-	Type  string        // of the input
-	Value func() string // nil: empty
+	Type  string                   // of the input; textarea and file: it may stay empty
+	Value func(subject any) string // nil: empty
 }
 
 // The kinds of subjects, with all that can be done to them.
-var kinds = []*kind{saleKind, orderKind, letterKind, webhookKind}
+var kinds = []*kind{saleKind, listKind, orderKind, letterKind, webhookKind}
 
 var saleKind = &kind{
 	path: "sales",
@@ -100,17 +108,17 @@ var saleKind = &kind{
 				{Name: "delta", Type: "text", Label: text{"By how many units", "调整多少件"}, Hint: text{
 					"50 puts fifty more on sale, -50 takes fifty back", "50 增加五十件，-50 减少五十件",
 				}},
-				{Name: "id", Type: "hidden", Value: func() string { return "console-" + string(sluice.NewKey()) }},
+				{Name: "id", Type: "hidden", Value: func(any) string { return "console-" + string(sluice.NewKey()) }},
 			},
 			when: func(subject any) bool { s := subject.(*api.AdminSale); return s.Total != nil && s.ArchivedAt == nil },
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
-				delta, err := strconv.ParseInt(strings.TrimSpace(form.Get("delta")), 10, 64)
+			do: func(ctx context.Context, c *client.Client, id string, sent form) ([]text, error) {
+				delta, err := strconv.ParseInt(strings.TrimSpace(sent.Get("delta")), 10, 64)
 				if err != nil || delta == 0 {
 					return nil, errForm{text{
 						"by how many units: want a whole number that is not 0", "调整多少件：请填不为 0 的整数",
 					}}
 				}
-				_, err = c.RestockSale(ctx, sluice.SaleID(id), form.Get("id"), delta)
+				_, err = c.RestockSale(ctx, sluice.SaleID(id), sent.Get("id"), delta)
 				return nil, err
 			},
 		},
@@ -135,7 +143,7 @@ var saleKind = &kind{
 			Undo: text{"There is nothing to undo.", "没有需要撤销的。"},
 			Did:  text{"Ledger and database are compared.", "账本与数据库已核对。"},
 			when: func(subject any) bool { return subject.(*api.AdminSale).ArchivedAt == nil },
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+			do: func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 				report, err := c.ReconcileSale(ctx, sluice.SaleID(id), true)
 				if report.Skipped != "" {
 					return []text{{"Nothing was compared: " + report.Skipped, "没有进行核对：" + report.Skipped}}, err
@@ -172,7 +180,7 @@ var saleKind = &kind{
 					{fmt.Sprintf("%d orders will end", ended), fmt.Sprintf("将结束 %d 个订单", ended)},
 				}, err
 			},
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+			do: func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 				r, err := c.RecoverSale(ctx, sluice.SaleID(id), true)
 				if err != nil || !r.Applied {
 					return nil, err
@@ -202,8 +210,8 @@ func onSale(states ...sluice.State) func(any) bool {
 
 // bare takes an action that wants to know nothing but its subject.
 func bare[ID ~string, T any](do func(*client.Client, context.Context, ID) (T, error),
-) func(context.Context, *client.Client, string, url.Values) ([]text, error) {
-	return func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+) func(context.Context, *client.Client, string, form) ([]text, error) {
+	return func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 		_, err := do(c, ctx, ID(id))
 		return nil, err
 	}
@@ -228,8 +236,8 @@ var orderKind = &kind{
 				Name: "payment", Type: "text", Label: text{"The provider's id of the payment", "支付渠道的付款编号"},
 			}},
 			when: onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
-				_, err := c.PayOrder(ctx, sluice.OrderID(id), form.Get("payment"))
+			do: func(ctx context.Context, c *client.Client, id string, sent form) ([]text, error) {
+				_, err := c.PayOrder(ctx, sluice.OrderID(id), sent.Get("payment"))
 				return nil, err
 			},
 		},
@@ -240,11 +248,11 @@ var orderKind = &kind{
 			Did:  text{"The order has more time.", "付款时间已延长。"},
 			Fields: []field{{
 				Name: "until", Type: "datetime-local", Label: text{"Until (UTC)", "截止（UTC）"},
-				Value: func() string { return time.Now().UTC().Add(time.Hour).Format(localTime) },
+				Value: func(any) string { return time.Now().UTC().Add(time.Hour).Format(localTime) },
 			}},
 			when: onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
-				until, err := time.Parse(localTime, form.Get("until"))
+			do: func(ctx context.Context, c *client.Client, id string, sent form) ([]text, error) {
+				until, err := time.Parse(localTime, sent.Get("until"))
 				if err != nil {
 					return nil, errForm{text{"until: want a date and a time", "截止：请填写日期和时间"}}
 				}
@@ -275,8 +283,8 @@ var orderKind = &kind{
 			Did:    text{"The order is rejected.", "订单已拒绝。"},
 			Fields: []field{{Name: "reason", Type: "text", Label: text{"Reason, which the buyer sees", "原因（买家可见）"}}},
 			when:   onOrder(sluice.Pending),
-			do: func(ctx context.Context, c *client.Client, id string, form url.Values) ([]text, error) {
-				_, err := c.RejectOrder(ctx, sluice.OrderID(id), form.Get("reason"))
+			do: func(ctx context.Context, c *client.Client, id string, sent form) ([]text, error) {
+				_, err := c.RejectOrder(ctx, sluice.OrderID(id), sent.Get("reason"))
 				return nil, err
 			},
 		},
@@ -321,7 +329,7 @@ var letterKind = &kind{
 		Undo: text{"Trying twice does no harm.", "重复重试没有害处。"},
 		Did:  text{"The dead letter was tried again.", "死信已重试。"},
 		when: func(subject any) bool { return subject.(*api.DeadLetter).ResolvedAt == nil },
-		do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+		do: func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 			n, err := strconv.ParseInt(id, 10, 64)
 			if err != nil {
 				return nil, errNoPage
@@ -354,7 +362,7 @@ var webhookKind = &kind{
 			What: text{"A signed message that is no event is sent to it once.", "向它发送一条签名的测试消息（不是事件）。"},
 			Undo: text{"There is nothing to undo.", "没有需要撤销的。"},
 			Did:  text{"The test was delivered.", "测试消息已送达。"},
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+			do: func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 				tested, err := c.TestWebhook(ctx, sluice.WebhookID(id))
 				if err == nil && tested.Error != "" {
 					err = errForm{text{"not delivered: " + tested.Error, "未送达：" + tested.Error}}
@@ -368,7 +376,7 @@ var webhookKind = &kind{
 			Undo: text{"Receivers know each event by its id.", "接收方可按事件编号去重。"},
 			Did:  text{"They will be sent again.", "将重新发送。"},
 			when: func(subject any) bool { return subject.(*api.Webhook).Failed > 0 },
-			do: func(ctx context.Context, c *client.Client, id string, _ url.Values) ([]text, error) {
+			do: func(ctx context.Context, c *client.Client, id string, _ form) ([]text, error) {
 				_, err := c.ReplayWebhook(ctx, sluice.WebhookID(id), api.ReplayWebhook{Failed: true})
 				return nil, err
 			},
@@ -431,12 +439,13 @@ func (v *visit) asks(k *kind, a *action) *asked {
 // ask is the page before an action: what will happen, and whether it can be undone.
 func (v *visit) ask(k *kind, a *action) (string, any, error) {
 	q := v.asks(k, a)
-	if _, err := k.load(v.ctx, v.c.client, q.ID); err != nil {
+	subject, err := k.load(v.ctx, v.c.client, q.ID)
+	if err != nil {
 		return "", nil, err
 	}
 	for _, f := range a.Fields {
 		if f.Value != nil {
-			q.Values[f.Name] = f.Value()
+			q.Values[f.Name] = f.Value(subject)
 		}
 	}
 	if a.preview != nil && v.May(a.Role) {
@@ -455,7 +464,7 @@ func (v *visit) ask(k *kind, a *action) (string, any, error) {
 
 // back is the page that an action came from.
 func (v *visit) back(k *kind, id string) string {
-	if k == saleKind || k == orderKind {
+	if k == saleKind || k == listKind || k == orderKind {
 		return v.Path(k.path, url.PathEscape(id))
 	}
 	return v.Path(k.path)
@@ -468,12 +477,22 @@ func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 		if !v.signedIn() {
 			return
 		}
-		if err := v.ours(maxForm); err != nil {
+		uploader := sluice.Role(0)
+		if a.Upload {
+			uploader = a.Role
+		}
+		end, err := v.ours(uploader)
+		defer end()
+		if err != nil {
 			v.fail(err)
 			return
 		}
-		q := v.asks(k, a)
-		outcome, err := a.do(v.ctx, c.client, q.ID, r.PostForm)
+		q, sent := v.asks(k, a), form{Values: r.PostForm}
+		if file, _, err := r.FormFile("file"); err == nil {
+			defer file.Close()
+			sent.file = file
+		}
+		outcome, err := a.do(v.ctx, c.client, q.ID, sent)
 		switch {
 		case err == nil && len(outcome) > 0:
 			q.Outcome = outcome
@@ -486,11 +505,13 @@ func (c *Console) act(k *kind, a *action) http.HandlerFunc {
 		}
 		q.Wrong = err.Error()
 		for _, f := range a.Fields {
-			q.Values[f.Name] = r.PostForm.Get(f.Name)
+			if f.Type != "textarea" || sent.file == nil { // sent again without the file, it would be taken
+				q.Values[f.Name] = r.PostForm.Get(f.Name)
+			}
 		}
 		status := statusOf(err)
-		if form, ok := errors.AsType[errForm](err); ok {
-			q.Wrong, status = v.Say(form.text), http.StatusUnprocessableEntity
+		if wrong, ok := errors.AsType[errForm](err); ok {
+			q.Wrong, status = v.Say(wrong.text), http.StatusUnprocessableEntity
 		}
 		v.render(status, "ask.html", q)
 	}

@@ -2,8 +2,8 @@
 // admin. All of it works without script, but for the charts; with script the page of a sale is live (live.go).
 //
 // It calls the API of its own server for everything but the bytes of pictures, with the rights of the admin who has
-// signed in (api.go). What an admin can do to a sale, an order, a dead letter or a webhook stands in one table
-// (actions.go); before each action a page says once what will happen.
+// signed in (api.go). What an admin can do to a sale, its lists of buyers, an order, a dead letter or a webhook stands
+// in one table (actions.go, lists.go); before each action a page says once what will happen.
 package console
 
 import (
@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"html/template"
+	"mime/multipart"
 	"net/http"
 	"net/url"
 	"path"
@@ -57,6 +58,7 @@ type Console struct {
 	build    string
 	live     *live
 	pictures chan struct{} // has one of each that is being read
+	uploads  *turns
 }
 
 //go:embed templates static
@@ -70,6 +72,7 @@ func New(o Options) *Console {
 	c := &Console{
 		Options: o, mux: http.NewServeMux(), sessions: newSessions(o.Secret, o.Admins, o.Now),
 		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(), pictures: make(chan struct{}, mostPictures),
+		uploads: newTurns(mostUploads, 1),
 	}
 	c.loadAssets()
 	c.live = newLive(c)
@@ -96,15 +99,15 @@ func (c *Console) routes() {
 		"GET /admin": sales, "GET /admin/{$}": sales, "GET /admin/sales": sales, "GET /admin/sales/{id}": sale,
 		"GET /admin/new": newSale, "GET /admin/sales/{id}/edit": editSale,
 		"GET /admin/sales/{id}/audit": saleAudit, "GET /admin/sales/{id}/report": report,
-		"GET /admin/orders": orders, "GET /admin/orders/{id}": order,
+		"GET /admin/lists/{id}": buyers, "GET /admin/orders": orders, "GET /admin/orders/{id}": order,
 		"GET /admin/status":       status,
 		"GET /admin/dead-letters": letters, "GET /admin/webhooks": webhooks, "GET /admin/log": log,
 	} {
 		c.mux.HandleFunc(pattern, c.show(show))
 	}
-	c.mux.HandleFunc("POST /admin/sales", c.submit("created", maxForm, createSale))
-	c.mux.HandleFunc("POST /admin/sales/{id}/edit", c.submit("changed", maxForm, changeSaleTo))
-	c.mux.HandleFunc("POST /admin/sales/{id}/pictures", c.submit("picture", maxPicture, addPicture))
+	c.mux.HandleFunc("POST /admin/sales", c.submit("created", 0, createSale))
+	c.mux.HandleFunc("POST /admin/sales/{id}/edit", c.submit("changed", 0, changeSaleTo))
+	c.mux.HandleFunc("POST /admin/sales/{id}/pictures", c.submit("picture", sluice.Owner, addPicture))
 	for _, k := range kinds {
 		for i := range k.actions {
 			a := &k.actions[i]
@@ -137,11 +140,6 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.render(http.StatusForbidden, "trouble.html", v.trouble(errForged))
 		return
 	}
-	defer func() {
-		if r.MultipartForm != nil { // net/http removes the files of a request that it has made itself
-			_ = r.MultipartForm.RemoveAll()
-		}
-	}()
 	c.mux.ServeHTTP(w, r)
 }
 
@@ -292,6 +290,7 @@ func (v *visit) signedIn() bool {
 var (
 	errNoPage   = errors.New("there is no such page")
 	errTooLarge = errors.New("this is too large")
+	errBusy     = errors.New("no more of this is done at a time")
 	errRole     = errors.New("the key's role does not allow this")
 
 	errUnreadable = errors.New("this is no form, or not in UTF-8")
@@ -312,6 +311,8 @@ func statusOf(err error) int {
 		return http.StatusForbidden
 	case errors.Is(err, errTooLarge):
 		return http.StatusRequestEntityTooLarge
+	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable
 	case errors.Is(err, errUnreadable):
 		return http.StatusBadRequest
 	}
@@ -324,8 +325,13 @@ func (v *visit) trouble(err error) any {
 	case errors.Is(err, errNoPage):
 		return v.T("There is no such page.", "没有这个页面。")
 	case errors.Is(err, errTooLarge):
-		return v.T("That is too large: a picture may have 10 MB, and all else of a form 1 MB. Nothing was changed.",
-			"内容太大：图片最大 10 MB，表单的其他内容最大 1 MB。没有改动任何东西。")
+		return v.T("That is too large: a picture may have 10 MB, a file of buyers 15 MB, and each text 1 MB. "+
+			"Nothing was changed.",
+			"内容太大：图片最大 10 MB，买家名单文件最大 15 MB，文字最大 1 MB。没有改动任何东西。")
+	case errors.Is(err, errBusy):
+		return v.T("You have one of these under way, or others have, and the server does no more at a time. Nothing was "+
+			"changed: try again in a minute.",
+			"你或其他人正在上传或导出，服务器暂时不再接受更多。没有改动任何东西，请一分钟后再试。")
 	case errors.Is(err, errRole):
 		return v.T("The role of your key does not allow this.", "你的密钥的角色不允许此操作。")
 	case errors.Is(err, errUnreadable):
@@ -394,13 +400,13 @@ func (v *visit) to() string {
 	return to.RequestURI()
 }
 
-// maxForm bounds a form, in bytes: that of a sale has descriptions.
+// maxForm bounds a form without a file, in bytes: that of a sale has descriptions.
 const maxForm = 1 << 20
 
 // signOut ends the session.
 func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
-	if err := v.ours(maxForm); err != nil && v.Admin.Role != 0 {
+	if _, err := v.ours(0); err != nil && v.Admin.Role != 0 {
 		v.fail(err)
 		return
 	}
@@ -411,19 +417,50 @@ func (c *Console) signOut(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, v.Path(), http.StatusSeeOther)
 }
 
-// ours reads a form of at most so many bytes. It fails unless the console has made it for this session.
-func (v *visit) ours(most int64) error {
-	if v.Admin.Role == 0 {
-		return errForged
+// A form with a file is held in memory: mostUploads of maxUpload bytes at a time, one of each admin. Each may take its
+// time, and so may what is done with it.
+const (
+	mostUploads = 2
+	maxUpload   = 16 << 20
+	uploading   = 2 * time.Minute
+)
+
+// ours reads a form. It fails unless the console has made it for this session. With a role it is one with a file, which
+// takes a turn; what is returned ends that.
+func (v *visit) ours(uploader sluice.Role) (end func(), err error) {
+	most, end := int64(maxForm), func() {}
+	switch {
+	case v.Admin.Role == 0:
+		return end, errForged
+	case uploader == 0:
+	case !v.May(uploader):
+		return end, errRole
+	default:
+		turn := v.c.uploads.take(v.Admin.Name)
+		if turn == nil {
+			return end, errBusy
+		}
+		most, end = maxUpload, turn
+		control, until := http.NewResponseController(v.w), time.Now().Add(uploading)
+		_ = control.SetReadDeadline(until)
+		_ = control.SetWriteDeadline(until.Add(uploading))
+	}
+	return end, v.read(most)
+}
+
+// read reads a form of at most so many bytes, and knows it by its token.
+func (v *visit) read(most int64) error {
+	if !strings.HasPrefix(v.r.Header.Get("Content-Type"), "multipart/") {
+		most = maxForm
 	}
 	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
 	err := v.r.ParseForm() // ParseMultipartForm hides its errors
 	if err == nil {
-		err = v.r.ParseMultipartForm(1 << 20)
+		err = v.r.ParseMultipartForm(most) // in memory: where a server runs there may be no folder for files
 	}
 	_, beyond := errors.AsType[*http.MaxBytesError](err)
 	switch {
-	case beyond:
+	case beyond, errors.Is(err, multipart.ErrMessageTooLarge):
 		return errTooLarge
 	case err != nil && !errors.Is(err, http.ErrNotMultipart):
 		return errUnreadable
@@ -431,7 +468,10 @@ func (v *visit) ours(most int64) error {
 		return errForged
 	}
 	for _, values := range v.r.PostForm {
-		if !utf8.ValidString(strings.Join(values, "")) {
+		switch text := strings.Join(values, ""); {
+		case len(text) > maxForm:
+			return errTooLarge
+		case !utf8.ValidString(text):
 			return errUnreadable
 		}
 	}

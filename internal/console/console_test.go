@@ -110,16 +110,22 @@ func (b *browser) post(path string, form url.Values) (status int, page string) {
 	return b.do(r)
 }
 
-// upload sends the form for a picture of a sale, at its page.
-func (b *browser) upload(sale string, file []byte) (status int, page string) {
+// upload opens a page, and sends its form, with a file and further fields, to an address.
+func (b *browser) upload(path, to, field string, file []byte, more ...string) (status int, page string) {
 	b.t.Helper()
-	_, page = b.get(sale + "/edit")
+	_, page = b.get(path)
+	_, page, _ = strings.Cut(page, "<main")
 	var form bytes.Buffer
 	parts := multipart.NewWriter(&form)
-	must.Succeed(b.t, parts.WriteField("token", hidden.FindStringSubmatch(page)[2]))
-	must.Get(must.Get(parts.CreateFormFile("picture", "lamp.png"))(b.t).Write(file))(b.t)
+	for _, other := range hidden.FindAllStringSubmatch(page, -1) {
+		must.Succeed(b.t, parts.WriteField(other[1], other[2]))
+	}
+	for i := 0; i < len(more); i += 2 {
+		must.Succeed(b.t, parts.WriteField(more[i], more[i+1]))
+	}
+	must.Get(must.Get(parts.CreateFormFile(field, "a-file"))(b.t).Write(file))(b.t)
 	must.Succeed(b.t, parts.Close())
-	r := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+sale+"/pictures", &form))(b.t)
+	r := must.Get(http.NewRequestWithContext(b.t.Context(), http.MethodPost, b.url+to, &form))(b.t)
 	r.Header.Set("Content-Type", parts.FormDataContentType())
 	return b.do(r)
 }
@@ -319,7 +325,9 @@ func TestForms(t *testing.T) {
 		t.Errorf("an operator's title: %d", status)
 	}
 
-	upload := func(file []byte) (status int, page string) { return owner.upload("/admin/sales/lamp", file) }
+	upload := func(file []byte) (status int, page string) {
+		return owner.upload("/admin/sales/lamp/edit", "/admin/sales/lamp/pictures", "picture", file)
+	}
 	status, page = upload([]byte("no picture"))
 	if status != http.StatusBadRequest || !strings.Contains(page, `role="alert"`) ||
 		!strings.Contains(page, `value="Lamp of steel"`) {
@@ -356,7 +364,8 @@ func TestUploadsLeaveNoFiles(t *testing.T) {
 	r.sale("phone", "Phone")
 	owner := r.signedIn(ownerKey)
 	t.Setenv("TMPDIR", t.TempDir())
-	if status, page := owner.upload("/admin/sales/phone", make([]byte, 9<<20)); status != http.StatusBadRequest {
+	const form, to = "/admin/sales/phone/edit", "/admin/sales/phone/pictures"
+	if status, page := owner.upload(form, to, "picture", make([]byte, 9<<20)); status != http.StatusBadRequest {
 		t.Errorf("a large file that is no picture: %d\n%s", status, page)
 	}
 	if left := must.Get(os.ReadDir(os.TempDir()))(t); len(left) > 0 {
@@ -373,6 +382,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	stranger := r.browser()
 	for _, path := range []string{
 		"/admin", "/admin/sales/phone", "/admin/orders", "/admin/log", "/admin/sales/phone/pause",
+		"/admin/lists/phone.deny", "/admin/sales/phone/curve.csv",
 	} {
 		if status, page := stranger.get(path); status != http.StatusUnauthorized || strings.Contains(page, "Phone") {
 			t.Errorf("GET %s by a stranger: %d\n%s", path, status, page)

@@ -155,8 +155,7 @@ func report(v *visit) (string, any, error) {
 // curveCSV is the curve of a sale as a table.
 func (c *Console) curveCSV(w http.ResponseWriter, r *http.Request) {
 	v := c.visit(w, r)
-	if v.Admin.Role == 0 {
-		v.render(http.StatusUnauthorized, "signin.html", nil)
+	if !v.signedIn() {
 		return
 	}
 	curve, err := c.client.Curve(v.ctx, sluice.SaleID(r.PathValue("id")), time.Time{}, time.Time{})

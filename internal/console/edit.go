@@ -137,12 +137,6 @@ func (c *Console) picture(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(jpeg)
 }
 
-// maxPicture bounds a form with a picture, in bytes, and uploading how long it may take.
-const (
-	maxPicture = 11 << 20
-	uploading  = 2 * time.Minute
-)
-
 // addPicture gives a sale the picture of the form.
 func addPicture(v *visit) (id sluice.SaleID, err error) {
 	id = sluice.SaleID(v.r.PathValue("id"))
@@ -156,14 +150,15 @@ func addPicture(v *visit) (id sluice.SaleID, err error) {
 }
 
 // submit takes a form of a sale, and goes to the sale; if it fails, the form says why.
-func (c *Console) submit(did string, most int64, take func(*visit) (sluice.SaleID, error)) http.HandlerFunc {
+func (c *Console) submit(did string, uploader sluice.Role, take func(*visit) (sluice.SaleID, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
 		if !v.signedIn() {
 			return
 		}
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploading))
-		if err := v.ours(most); err != nil {
+		end, err := v.ours(uploader)
+		defer end()
+		if err != nil {
 			v.fail(err)
 			return
 		}

@@ -152,8 +152,8 @@ func TestStreamsAreShared(t *testing.T) {
 	for _, leave := range leaves {
 		leave()
 	}
-	if len(c.live.feeds)+len(c.live.of)+c.live.pages != 0 || !joins("a") {
-		t.Errorf("%d sales, %d admins and %d pages are left", len(c.live.feeds), len(c.live.of), c.live.pages)
+	if len(c.live.feeds)+len(c.live.pages.of)+c.live.pages.now != 0 || !joins("a") {
+		t.Errorf("%d sales, %d admins and %d pages are left", len(c.live.feeds), len(c.live.pages.of), c.live.pages.now)
 	}
 	leaves[len(leaves)-1]()
 }

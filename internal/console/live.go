@@ -31,10 +31,10 @@ type live struct {
 	c    *Console
 	over chan struct{} // closed when the server stops
 
+	pages *turns
+
 	mu    sync.Mutex
 	feeds map[string]*feed
-	pages int
-	of    map[string]int // pages of each admin
 }
 
 // feed is what one sale is, for the pages that show it.
@@ -44,7 +44,7 @@ type feed struct {
 }
 
 func newLive(c *Console) *live {
-	return &live{c: c, over: make(chan struct{}), feeds: map[string]*feed{}, of: map[string]int{}}
+	return &live{c: c, over: make(chan struct{}), pages: newTurns(mostLive, mostOfOne), feeds: map[string]*feed{}}
 }
 
 // Close ends all streams, soon.
@@ -61,11 +61,12 @@ func (c *Console) Close() error {
 
 // join returns the messages of a sale for an admin's page, and what ends them; nil: there are too many pages.
 func (l *live) join(sale, admin string) (messages chan []byte, leave func()) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.pages >= mostLive || l.of[admin] >= mostOfOne {
+	end := l.pages.take(admin)
+	if end == nil {
 		return nil, nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	f := l.feeds[sale]
 	if f == nil {
 		ctx, stop := context.WithCancel(context.Background())
@@ -75,16 +76,11 @@ func (l *live) join(sale, admin string) (messages chan []byte, leave func()) {
 	}
 	messages = make(chan []byte, 1)
 	f.pages[messages] = struct{}{}
-	l.pages++
-	l.of[admin]++
 	return messages, func() {
+		end()
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		delete(f.pages, messages)
-		if l.of[admin]--; l.of[admin] == 0 {
-			delete(l.of, admin)
-		}
-		if l.pages--; len(f.pages) == 0 {
+		if delete(f.pages, messages); len(f.pages) == 0 {
 			f.stop()
 			delete(l.feeds, sale)
 		}

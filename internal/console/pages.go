@@ -60,6 +60,14 @@ func (v *visit) Status(s sluice.Status) string {
 	return string(s)
 }
 
+// List is the name of a list of buyers in the visitor's language.
+func (v *visit) List(k sluice.ListKind) string {
+	if k == sluice.DenyList {
+		return v.T("Deny list", "黑名单")
+	}
+	return v.T("Allow list", "白名单")
+}
+
 // Statuses are all that an order can have.
 func (v *visit) Statuses() []sluice.Status { return sluice.Statuses() }
 

@@ -214,6 +214,8 @@ func TestConsole(t *testing.T) {
 	c.open("/admin/sales/lamp", "")
 	c.wait(`document.querySelector("[data-figure=refunded]")?.textContent === "1"`)
 
+	c.buyers()
+
 	c.deadLetter()
 	c.open("/admin/sales/lamp", "")
 	c.act("/admin/sales/lamp/reconcile", "Ledger and database are compared.")
@@ -248,6 +250,28 @@ func TestConsole(t *testing.T) {
 	c.open("/admin/sales/lamp?lang=zh", "")
 	c.wait(`document.querySelector("#chart canvas")`)
 	c.accessible("sale-zh")
+}
+
+// buyers makes the sale's deny list by typing and of a file, and empties it.
+func (c *console) buyers() {
+	c.t.Helper()
+	const list = "/admin/lists/lamp.deny"
+	c.click(fmt.Sprintf("main a[href=%q]", list))
+	c.shows("never changed")
+	c.open(list+"/replace", "")
+	c.accessible("ask-list")
+	c.fill(map[string]string{"buyers": "robot-1\nrobot-2\n"})
+	c.click("main form .button")
+	c.shows("The list is replaced.")
+	c.shows("robot-2")
+	c.accessible("list")
+	file := filepath.Join(c.t.TempDir(), "robots.txt")
+	must.Succeed(c.t, os.WriteFile(file, []byte("robot-3\nrobot-4\nrobot-5\n"), 0o600))
+	c.open(list+"/replace", "")
+	c.do(chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{file}))
+	c.click("main form .button")
+	c.shows("robot-5")
+	c.act(list+"/clear", "The list is empty.")
 }
 
 // deadLetter plants one, and replays it.
