@@ -107,6 +107,7 @@ var table = []row{
 	// Who talks to a server.
 	{"internal/console", []string{
 		root, "api", "client", "internal/auth", "internal/condition", "internal/content", "internal/figures",
+		"internal/ordercsv",
 	}, nil},
 	{"clients/typescript", nil, nil},
 	{"client", []string{root, "api", "internal/tickets"}, nil},

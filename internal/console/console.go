@@ -59,6 +59,7 @@ type Console struct {
 	live     *live
 	pictures chan struct{} // has one of each that is being read
 	uploads  *turns
+	exports  *turns
 }
 
 //go:embed templates static
@@ -72,7 +73,7 @@ func New(o Options) *Console {
 	c := &Console{
 		Options: o, mux: http.NewServeMux(), sessions: newSessions(o.Secret, o.Admins, o.Now),
 		client: newClient(o.API, ""), forged: http.NewCrossOriginProtection(), pictures: make(chan struct{}, mostPictures),
-		uploads: newTurns(mostUploads, 1),
+		uploads: newTurns(mostUploads, 1), exports: newTurns(mostExports, 1),
 	}
 	c.loadAssets()
 	c.live = newLive(c)
@@ -93,6 +94,7 @@ func (c *Console) routes() {
 	c.mux.HandleFunc("GET /admin/sales/{id}/live", c.stream)
 	c.mux.HandleFunc("GET /admin/sales/{id}/curve.csv", c.curveCSV)
 	c.mux.HandleFunc("GET /admin/sales/{id}/pictures/{picture}", c.picture)
+	c.mux.HandleFunc("GET /admin/orders.csv", c.exportOrders)
 	c.mux.HandleFunc("POST /admin/sign-in", c.signIn)
 	c.mux.HandleFunc("POST /admin/sign-out", c.signOut)
 	for pattern, show := range map[string]page{

@@ -382,7 +382,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 	stranger := r.browser()
 	for _, path := range []string{
 		"/admin", "/admin/sales/phone", "/admin/orders", "/admin/log", "/admin/sales/phone/pause",
-		"/admin/lists/phone.deny", "/admin/sales/phone/curve.csv",
+		"/admin/orders.csv?sale=phone", "/admin/lists/phone.deny", "/admin/sales/phone/curve.csv",
 	} {
 		if status, page := stranger.get(path); status != http.StatusUnauthorized || strings.Contains(page, "Phone") {
 			t.Errorf("GET %s by a stranger: %d\n%s", path, status, page)

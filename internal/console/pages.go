@@ -146,15 +146,13 @@ type orderList struct {
 	Orders []api.Order
 	Filter sluice.OrderFilter
 	Next   string // address of the next page; empty: it is the last
+	Export string // address of all of them as a table; empty: they are not worth one
 }
 
 // orders finds orders by their id, or lists those of a sale, a buyer, a status.
 func orders(v *visit) (string, any, error) {
-	f := sluice.OrderFilter{
-		Sale: sluice.SaleID(v.Query("sale")), Buyer: sluice.BuyerID(v.Query("buyer")),
-		Status: sluice.Status(v.Query("status")), Payment: strings.TrimSpace(v.Query("payment")),
-		Cursor: v.Query("cursor"), Limit: perPage,
-	}
+	f := v.filter()
+	f.Cursor, f.Limit = v.Query("cursor"), perPage
 	if id := strings.TrimSpace(v.Query("id")); id != "" {
 		o, err := v.c.client.AdminOrder(v.ctx, sluice.OrderID(id))
 		if problem := (*client.Error)(nil); errors.As(err, &problem) && problem.Status == http.StatusNotFound {
@@ -170,7 +168,20 @@ func orders(v *visit) (string, any, error) {
 	if page.NextCursor != "" {
 		list.Next = v.next(page.NextCursor)
 	}
+	if len(page.Orders) > 0 {
+		query := v.r.URL.Query()
+		query.Del("cursor")
+		list.Export = v.Path("orders.csv") + "?" + query.Encode()
+	}
 	return "orders.html", list, err
+}
+
+// filter is which orders the address asks for.
+func (v *visit) filter() sluice.OrderFilter {
+	return sluice.OrderFilter{
+		Sale: sluice.SaleID(v.Query("sale")), Buyer: sluice.BuyerID(v.Query("buyer")),
+		Status: sluice.Status(v.Query("status")), Payment: strings.TrimSpace(v.Query("payment")),
+	}
 }
 
 // next is the address of the next page of this list.

@@ -1,15 +1,23 @@
 package console_test
 
 import (
+	"encoding/csv"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/api"
+	"github.com/sluicehq/sluice/client"
+	"github.com/sluicehq/sluice/internal/auth"
+	"github.com/sluicehq/sluice/internal/console"
 	"github.com/sluicehq/sluice/internal/must"
 )
 
@@ -108,5 +116,114 @@ func TestLists(t *testing.T) {
 	}))(t)
 	if _, body = b.get("/admin/lists/phone.allow?lang=zh"); !strings.Contains(body, "只有名单上的买家") {
 		t.Errorf("the allow list of a sale that asks for it:\n%s", body)
+	}
+}
+
+// All orders that a search finds are a table, of whatever size.
+func TestOrdersAsATable(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.sale("phone", "Phone")
+	b := r.signedIn(viewerKey)
+	for _, who := range []sluice.BuyerID{"alice", "=2"} {
+		token := must.Get(client.BuyerToken(secret, client.Token{Buyer: who, TTL: time.Hour}))(t)
+		buyer := must.Get(client.New(r.url, client.Options{Token: token}))(t)
+		must.Get(buyer.Place(t.Context(), "phone", sluice.NewKey(), api.PlaceOrder{Quantity: 1}))(t)
+		b.until("/admin/orders?sale=phone", string(who))
+	}
+	page := b.until("/admin/orders?sale=phone&status=pending", "=2")
+	const link = `/admin/orders.csv?sale=phone&amp;status=pending`
+	if !strings.Contains(page, link) {
+		t.Errorf("no link to the table:\n%s", page)
+	}
+	_, table := b.get("/admin/orders.csv?sale=phone&status=pending")
+	text, marked := strings.CutPrefix(table, "\ufeff")
+	rows := must.Get(csv.NewReader(strings.NewReader(text)).ReadAll())(t)
+	if !marked || len(rows) != 3 || rows[0][2] != "buyer_id" || rows[1][2] != "alice" || rows[2][2] != "'=2" {
+		t.Errorf("the table, marked as UTF-8 %v: %q", marked, rows)
+	}
+	if status, page := b.get("/admin/orders.csv?status=lost"); status != http.StatusBadRequest ||
+		!strings.Contains(page, `role="alert"`) {
+		t.Errorf("a status that is none: %d\n%s", status, page)
+	}
+}
+
+// stand is a console before an API that the test makes.
+func stand(t *testing.T, orders http.HandlerFunc) *browser {
+	t.Helper()
+	api := http.NewServeMux()
+	api.HandleFunc("GET /v1/admin/orders", orders)
+	api.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "{}") })
+	c := console.New(console.Options{API: api, Admins: must.Get(auth.NewAdmins(ownerKey, nil))(t), Secret: secret})
+	server := httptest.NewServer(c)
+	t.Cleanup(server.Close)
+	return (&rig{T: t, url: server.URL}).signedIn(ownerKey)
+}
+
+// A table that cannot be written to its end does not pass for a whole one.
+func TestATableThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	answers := func(w http.ResponseWriter, message any) { _ = json.NewEncoder(w).Encode(message) }
+	for name, c := range map[string]struct {
+		orders int // of the page before the error
+		status int // 0: the connection breaks
+	}{
+		"before anything was sent": {10, http.StatusServiceUnavailable},
+		"after something was sent": {1000, 0},
+	} {
+		b := stand(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.FormValue("cursor") != "" {
+				w.Header().Set("Content-Type", "application/problem+json")
+				w.WriteHeader(http.StatusServiceUnavailable)
+				answers(w, api.Problem{Status: 503, Code: "unavailable", Title: "The database does not answer"})
+				return
+			}
+			orders := slices.Repeat([]api.Order{{Reason: strings.Repeat("x", 200)}}, c.orders)
+			answers(w, api.OrderPage{Orders: orders, NextCursor: "next"})
+		})
+		request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, b.url+"/admin/orders.csv", nil))(t)
+		answer := must.Get(b.client.Do(request))(t)
+		body, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		switch {
+		case c.status == 0 && err == nil:
+			t.Errorf("%s: a table of %d bytes looks whole", name, len(body))
+		case c.status != 0 && (answer.StatusCode != c.status || err != nil ||
+			!strings.Contains(string(body), "The database does not answer")):
+			t.Errorf("%s: %d, %v\n%s", name, answer.StatusCode, err, body)
+		}
+	}
+}
+
+// One admin writes one table at a time.
+func TestOneTableAtATime(t *testing.T) {
+	t.Parallel()
+	asked, goOn := make(chan struct{}, 9), make(chan struct{})
+	b := stand(t, func(w http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		select {
+		case <-goOn:
+		case <-r.Context().Done():
+		}
+		_ = json.NewEncoder(w).Encode(api.OrderPage{})
+	})
+	b.client.Timeout = 20 * time.Second
+	done := make(chan int, 1)
+	go func() { status, _ := b.get("/admin/orders.csv"); done <- status }()
+	select {
+	case <-asked:
+	case status := <-done:
+		t.Fatalf("a table without asking for orders: %d", status)
+	}
+	if status, page := b.get("/admin/orders.csv"); status != http.StatusServiceUnavailable ||
+		!strings.Contains(page, "no more at a time") {
+		t.Errorf("another table at a time: %d\n%s", status, page)
+	}
+	close(goOn)
+	if status := <-done; status != http.StatusOK {
+		t.Errorf("the first table: %d", status)
+	}
+	if status, page := b.get("/admin/orders.csv"); status != http.StatusOK {
+		t.Errorf("a table after the first: %d\n%s", status, page)
 	}
 }

@@ -215,6 +215,12 @@ func TestConsole(t *testing.T) {
 	c.wait(`document.querySelector("[data-figure=refunded]")?.textContent === "1"`)
 
 	c.buyers()
+	const rows = `(await (await fetch(document.querySelector('main a[href^="/admin/orders.csv"]').href)).text())` +
+		`.split("\r\n").length`
+	c.open("/admin/orders?sale=lamp", "")
+	if lines := c.text(rows); lines != fmt.Sprint(units+3) { // with the names of the columns, and the end
+		t.Errorf("the table of %d orders has %s lines", units+1, lines)
+	}
 
 	c.deadLetter()
 	c.open("/admin/sales/lamp", "")
