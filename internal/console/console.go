@@ -469,6 +469,9 @@ func (v *visit) read(most int64) error {
 	case v.r.PostFormValue("token") != v.Token():
 		return errForged
 	}
+	if _, still := v.c.sessions.read(v.cookie); !still { // it has ended while the form came
+		return errForged
+	}
 	for _, values := range v.r.PostForm {
 		switch text := strings.Join(values, ""); {
 		case len(text) > maxForm:

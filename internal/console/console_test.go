@@ -442,6 +442,23 @@ func TestWhoMayDoWhat(t *testing.T) {
 		t.Errorf("another site's form signs in: %d", status)
 	}
 
+	// A session that ends while its form comes changes nothing.
+	hasty := r.signedIn(ownerKey)
+	_, page = hasty.get("/admin")
+	form := url.Values{"token": {hidden.FindStringSubmatch(page)[2]}}
+	body, rest := io.Pipe()
+	slow := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/admin/sales/phone/pause", body))(t)
+	slow.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	slow.Header.Set("Expect", "100-continue") // so that nothing is sent before the server reads the form
+	came := make(chan int, 1)
+	go func() { status, _ := hasty.do(slow); came <- status }()
+	must.Get(io.WriteString(rest, form.Encode()))(t)
+	hasty.post("/admin/sign-out", form)
+	must.Succeed(t, rest.Close())
+	if status := <-came; status != http.StatusForbidden || paused() {
+		t.Errorf("a pause of a session that has ended meanwhile: %d", status)
+	}
+
 	// Signing out ends the session, also for whoever has copied the cookie.
 	at := must.Get(url.Parse(r.url + "/admin"))(t)
 	cookies := owner.client.Jar.Cookies(at)
