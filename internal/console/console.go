@@ -142,6 +142,11 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.render(http.StatusForbidden, "trouble.html", v.trouble(errForged))
 		return
 	}
+	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil { // what is left of it would ask for something else
+		v := c.visit(w, r)
+		v.render(http.StatusBadRequest, "trouble.html", v.trouble(errAddress))
+		return
+	}
 	c.mux.ServeHTTP(w, r)
 }
 
@@ -292,6 +297,7 @@ func (v *visit) signedIn() bool {
 var (
 	errNoPage   = errors.New("there is no such page")
 	errTooLarge = errors.New("this is too large")
+	errAddress  = errors.New("the part of the address behind the question mark cannot be read")
 	errBusy     = errors.New("no more of this is done at a time")
 	errRole     = errors.New("the key's role does not allow this")
 
@@ -315,7 +321,7 @@ func statusOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errBusy):
 		return http.StatusServiceUnavailable
-	case errors.Is(err, errUnreadable):
+	case errors.Is(err, errUnreadable), errors.Is(err, errAddress):
 		return http.StatusBadRequest
 	}
 	return http.StatusBadGateway
@@ -330,6 +336,9 @@ func (v *visit) trouble(err error) any {
 		return v.T("That is too large: a picture may have 10 MB, a file of buyers 15 MB, and each text 1 MB. "+
 			"Nothing was changed.",
 			"内容太大：图片最大 10 MB，买家名单文件最大 15 MB，文字最大 1 MB。没有改动任何东西。")
+	case errors.Is(err, errAddress):
+		return v.T("The part of the address behind the question mark cannot be read, or asks for what this page does not "+
+			"have.", "网址中问号后面的部分无法识别，或者此页面没有所求的内容。")
 	case errors.Is(err, errBusy):
 		return v.T("You have one of these under way, or others have, and the server does no more at a time. Nothing was "+
 			"changed: try again in a minute.",

@@ -142,9 +142,11 @@ func TestOrdersAsATable(t *testing.T) {
 	if !marked || len(rows) != 3 || rows[0][2] != "buyer_id" || rows[1][2] != "alice" || rows[2][2] != "'=2" {
 		t.Errorf("the table, marked as UTF-8 %v: %q", marked, rows)
 	}
-	if status, page := b.get("/admin/orders.csv?status=lost"); status != http.StatusBadRequest ||
-		!strings.Contains(page, `role="alert"`) {
-		t.Errorf("a status that is none: %d\n%s", status, page)
+	for _, query := range []string{"status=lost", "sale=none;status=pending", "sale=none%zz", "id=none"} {
+		if status, page := b.get("/admin/orders.csv?" + query); status != http.StatusBadRequest ||
+			!strings.Contains(page, `role="alert"`) {
+			t.Errorf("orders of %s: %d\n%.3000s", query, status, page)
+		}
 	}
 }
 
