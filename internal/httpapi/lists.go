@@ -203,7 +203,13 @@ func ndjsonBuyer(line []byte) (sluice.BuyerID, error) {
 // the upload, with its number.
 func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Seq2[sluice.BuyerID, error] {
 	return func(yield func(sluice.BuyerID, error) bool) {
-		lines := bufio.NewScanner(body)
+		whole := bufio.NewReader(body)
+		head, _ := whole.Peek(4) // an error comes again
+		if what := foreign(head); what != "" {
+			yield("", badRequest("line 1: the file is %s: want text in UTF-8, an id a line", what))
+			return
+		}
+		lines := bufio.NewScanner(whole)
 		lines.Buffer(make([]byte, 0, 64<<10), maxListLine)
 		n := 0
 		for lines.Scan() {
@@ -238,6 +244,17 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 			yield("", err)
 		}
 	}
+}
+
+// foreign says which kind of file begins so, of those that people send in place of text; empty: another one.
+func foreign(head []byte) string {
+	switch {
+	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
+		return "in UTF-16"
+	case bytes.Equal(head, []byte("PK\x03\x04")):
+		return "a spreadsheet, or another archive"
+	}
+	return ""
 }
 
 // showList answers a page of a list.

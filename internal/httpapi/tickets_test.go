@@ -388,6 +388,8 @@ func TestLists(t *testing.T) {
 		{"text/plain", "ann\n" + strings.Repeat("x", 129), "line 2"},
 		{"text/plain", "ann\n\nbob\n" + strings.Repeat("x", 5000), "line 4"},
 		{"text/plain", "ann\n\xff\n", "line 2"},
+		{"text/plain", "\xff\xfea\x00\n\x00", "the file is in UTF-16: want text in UTF-8"},
+		{"text/plain", "PK\x03\x04\x14\x00" + strings.Repeat("x", 5000), "line 1: the file is a spreadsheet"},
 		{"text/plain", "ann\nbo\u200bb\n", `line 2: buyer id "bo\u200bb" has an invisible character`},
 		{"text/plain", "手机\ufe0f\n", `line 1: buyer id "手机\ufe0f" has an invisible character`},
 		{"application/x-ndjson", "\"ann\"\nbob\n", "line 2"},
