@@ -226,14 +226,6 @@ func (a *app) printHistory(h api.OrderHistory) error {
 	})
 }
 
-// timeOrNone is empty while there is no such time.
-func timeOrNone(t *api.Time) string {
-	if t == nil {
-		return ""
-	}
-	return t.String()
-}
-
 func metaText(o *api.Order) string { return strings.TrimPrefix(string(o.Meta), "null") }
 
 // export writes much to standard output. An output that is cut off must not pass
@@ -296,6 +288,3 @@ func (a *app) orderExport() *cobra.Command {
 		})
 	})
 }
-
-// bom begins files that spreadsheets and some editors of Windows take for UTF-8.
-const bom = "\ufeff"

@@ -181,6 +181,14 @@ func clean(text string) string {
 	}, text)
 }
 
+// timeOrNone is empty while there is no such time.
+func timeOrNone(t *api.Time) string {
+	if t == nil {
+		return ""
+	}
+	return t.String()
+}
+
 // local is a time for people: on a terminal in their zone; elsewhere as the API writes it, since files travel.
 func (a *app) local(t *api.Time) string {
 	if t == nil || a.columns == 0 {

@@ -314,3 +314,6 @@ func parseLimit(text string) (api.Nullable[int64], error) {
 	}
 	return api.Value(n), nil
 }
+
+// bom begins files that spreadsheets and some editors of Windows take for UTF-8.
+const bom = "\ufeff"
