@@ -51,7 +51,7 @@ func (c *Console) exportOrders(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// download is an answer that takes as long as it takes, while somebody reads it.
+// download sends an export, and says of what kind it is with the first part.
 type download struct {
 	http.ResponseWriter
 	begun bool

@@ -34,8 +34,9 @@ var listKind = &kind{
 				{
 					Name: "buyers", Type: "textarea", Label: text{"Ids of buyers, one per line", "买家 id，每行一个"},
 					Hint: text{
-						"Exactly as in your tokens, without quotes or columns. A list of more than 1,000 is not shown here.",
-						"与令牌中的写法完全一致，不带引号，不分列。超过 1,000 人的名单不在这里显示。",
+						"Exactly as in your tokens, without quotes or columns. A list of more than 1,000, or with quotes, commas or " +
+							"tabs in its ids, is not shown here.",
+						"与令牌中的写法完全一致，不带引号，不分列。超过 1,000 人，或 id 含引号、逗号、制表符的名单不在这里显示。",
 					},
 					Value: asLines,
 				},
@@ -53,8 +54,8 @@ var listKind = &kind{
 		{
 			Name: "clear", Role: sluice.Operator, Danger: true, Label: text{"Empty it", "清空"},
 			What: text{
-				"Nobody is on the list any more, within two seconds. An empty deny list keeps nobody out. A sale that asks for " +
-					"its allow list sells to nobody while that is empty.",
+				"All buyers leave the list, on all servers within two seconds. With an empty deny list every buyer may buy; a " +
+					"sale that asks for its allow list sells nothing while that is empty.",
 				"两秒之内名单变为空。黑名单为空时不限制任何人；活动要求白名单时，白名单为空则没有人能购买。",
 			},
 			Undo:   saveFirst,
@@ -98,7 +99,8 @@ var asItWas = field{Name: "was", Type: "hidden", Value: func(subject any) string
 	return changedAt(&subject.(*api.BuyerPage).BuyerList)
 }}
 
-// unchanged fails if another has changed the list since the form was loaded.
+// unchanged fails if another has changed the list since the form was loaded. Of two who send their lists at the same
+// moment it stops neither: the list of the later one stays.
 func unchanged(ctx context.Context, c *client.Client, id string, sent form) error {
 	sale, list := listOf(id)
 	now, err := c.Buyers(ctx, sale, list, 1, "")
@@ -144,7 +146,7 @@ func replaceBuyers(ctx context.Context, c *client.Client, id string, sent form) 
 	return nil, err
 }
 
-// blank reports whether there is nobody in a list. It is read from its beginning afterwards.
+// blank reports whether a list names no buyer, and goes back to its beginning.
 func blank(list io.ReadSeeker) bool {
 	in := bufio.NewReader(list)
 	for {
