@@ -175,7 +175,7 @@ func (f *follower) check(ctx context.Context, view *admission.View, compare bool
 			return nil
 		}
 	}
-	late, err := f.rebuilder.Late(ctx, &view.Sale)
+	late, err := f.rebuilder.SaveRemembered(ctx, &view.Sale)
 	if err != nil {
 		return err
 	}
@@ -220,8 +220,8 @@ func (f *follower) replay(ctx context.Context, letter int64) (settle.Replayed, e
 	return replayed, err
 }
 
-// aside notes that a sale has a dead letter. If it is of an epoch that a rebuild
-// has ended, its claims can be claimed again. It is looked at with the next
+// aside notes that a sale has a dead letter. If a rebuild has ended the letter's
+// epoch, its claims can be claimed again. It is looked at with the next
 // refresh of the board.
 func (f *follower) aside(sale sluice.SaleID) {
 	f.mu.Lock()

@@ -58,7 +58,7 @@ func (r *Rebuilder) outdated(ctx context.Context, sale *sluice.Sale) (bool, erro
 func (r *Rebuilder) gather(ctx context.Context, sale *sluice.Sale) (done bool, err error) {
 	why := sale.Fence
 	if r.loader.Foreign(sale) {
-		why = fenceLeft + sale.Ledger
+		why = OtherDecides + sale.Ledger
 	}
 	err = r.ledger.Fence(ctx, sale.ID, sale.Epoch, why)
 	if err != nil && !errors.Is(err, port.ErrNotLoaded) && !errors.Is(err, port.ErrStaleEpoch) {
@@ -124,15 +124,15 @@ func (r *Rebuilder) ahead(ctx context.Context, sale *sluice.Sale) error {
 	return nil
 }
 
-// Remembers reports whether there is something for Late to do.
+// Remembers reports whether there is something for SaveRemembered to do.
 func (r *Rebuilder) Remembers(sale *sluice.Sale) bool {
 	return r.memory.Before(sale.ID, sale.Epoch)
 }
 
-// Late stores, or sets aside to be claimed again, what this server remembers of
+// SaveRemembered stores, or sets aside to be claimed again, what this server remembers of
 // epochs before the sale's: it may have been silent while the sale was
 // rebuilt. It reports whether it remembered anything.
-func (r *Rebuilder) Late(ctx context.Context, sale *sluice.Sale) (bool, error) {
+func (r *Rebuilder) SaveRemembered(ctx context.Context, sale *sluice.Sale) (bool, error) {
 	entries := r.memory.Unsaved(sale.ID, sale.Epoch)
 	_, err := r.saveMemory(ctx, sale, entries)
 	return len(entries) > 0, err

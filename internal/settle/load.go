@@ -160,9 +160,9 @@ func (l *Loader) Follow(ctx context.Context, sale *sluice.Sale, reading *port.Re
 	// Both have the same epoch.
 	case reading.Fence == port.FenceLoading: // confirmed, so the load was complete: the last step is missing
 		return true, l.finish(ctx, sale)
-	case reading.Fence == fenceLeft+sale.Ledger:
+	case reading.Fence == OtherDecides+sale.Ledger:
 		return l.leftByMistake(ctx, sale, reading)
-	case strings.HasPrefix(reading.Fence, fenceLeft): // leave has written it
+	case strings.HasPrefix(reading.Fence, OtherDecides): // leave has written it
 		return true, l.fenceOlder(ctx, sale, reading, "the store has forgotten that "+reading.Fence)
 	case reading.Fence != "": // a script, which waits for no replica, has fenced it
 		return true, l.fence(ctx, sale, reading.Fence, sale.Epoch)
@@ -206,7 +206,7 @@ func (l *Loader) leave(ctx context.Context, sale *sluice.Sale) (changed bool, er
 	if err != nil || !l.Foreign(&now) {
 		return false, err
 	}
-	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, fenceLeft+now.Ledger)
+	err = l.ledger.Fence(ctx, sale.ID, reading.Epoch, OtherDecides+now.Ledger)
 	return true, err
 }
 
@@ -227,9 +227,9 @@ func (l *Loader) leftByMistake(ctx context.Context, sale *sluice.Sale, reading *
 	return true, l.lost(ctx, sale, reading, "it was taken for another ledger, which was there for a while")
 }
 
-// fenceLeft starts the fence of a ledger that another one has replaced. An older copy of the
-// store may name the former again.
-const fenceLeft = "another ledger decides: "
+// OtherDecides starts the fence of a ledger that another one has replaced, and is followed by the name of that one.
+// An older copy of the store may name the former again.
+const OtherDecides = "another ledger decides: "
 
 // otherTerms fences a sale whose ledger decides by terms that the store does not
 // have. What Follow was given may be of two moments, so both are read again, in
@@ -382,13 +382,13 @@ func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *port.Read
 	return l.fence(ctx, sale, port.FenceLost+": "+why, sale.Epoch, reading.Epoch)
 }
 
-// retakes is how long a rebuild may take.
-const retakes = time.Minute
+// rebuildTakes is how long a rebuild may take.
+const rebuildTakes = time.Minute
 
-// retake has a sale rebuilt that has units for claims of a dead letter and refuses them because it is closed, paused
-// or not open yet: the load brings them in (bring). It stops nothing, since nobody can buy until well after it.
-// False: there are no units for any of them. An error: it refuses them for the moment only; try again.
-func (l *Loader) retake(ctx context.Context, sale *sluice.Sale, letter int64, claims []sluice.Claim) (bool, error) {
+// rebuildFor has a sale rebuilt that has units for claims of a dead letter and refuses them because it is closed,
+// paused or not open yet: the load brings them in (bring). It stops nothing, since nobody can buy until well after
+// it. False: there are no units for any of them. An error: it refuses them for the moment only; try again.
+func (l *Loader) rebuildFor(ctx context.Context, sale *sluice.Sale, letter int64, claims []sluice.Claim) (bool, error) {
 	r, err := l.read(ctx, sale.ID)
 	if err != nil {
 		return false, err
@@ -403,7 +403,7 @@ func (l *Loader) retake(ctx context.Context, sale *sluice.Sale, letter int64, cl
 	if !unsure && !slices.ContainsFunc(claims, fits) {
 		return false, nil
 	}
-	refused, stays := now.Refusal(r.Now), now.Refusal(r.Now.Add(retakes)) != 0
+	refused, stays := now.Refusal(r.Now), now.Refusal(r.Now.Add(rebuildTakes)) != 0
 	if unsure || refused == 0 || !stays {
 		return false, fmt.Errorf("settle: dead letter %d: the sale refuses its claims for a moment; try again later", letter)
 	}

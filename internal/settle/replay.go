@@ -178,7 +178,7 @@ func (r *Replayer) claimAgain(ctx context.Context, letter *port.DeadLetter, sale
 		lost = append(lost, open[i])
 	}
 	if len(overtaken) > 0 && !listed {
-		if held, err := r.loader.retake(ctx, sale, letter.ID, overtaken); held || err != nil {
+		if held, err := r.loader.rebuildFor(ctx, sale, letter.ID, overtaken); held || err != nil {
 			result.Later, result.Lost, result.Waiting = result.Lost, nil, true
 			return result, err
 		}

@@ -133,7 +133,7 @@ type memo struct {
 	port.Entry           // without its claims
 	lines      string    // these, as a journal has them
 	claims     int       // how many they are
-	apart      bool      // it is one of remembered.apart
+	apart      bool      // it is one of saleMemory.apart
 	number     int       // of the entry, among all of its sale
 	since      time.Time // when one was accepted or repeated, or they were saved, last
 	saved      int64     // the sale's epoch when they were stored, or set aside, last; 0: never
