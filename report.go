@@ -165,7 +165,8 @@ type Recovery struct {
 	// Why the sale waits for it; empty: there is nothing to recover.
 	Why     string `json:"why"`
 	Applied bool   `json:"applied"`
-	// Ledger is the one that decided until now, if that is changed.
+	// Ledger is the one that decided until now, if that is changed. If there are Payments, the store is older than
+	// it, and what it alone has on record is given up.
 	Ledger string `json:"ledger,omitempty"`
 	// Terms that the store has forgotten and takes from its ledger, in words; empty: none.
 	Terms string `json:"terms,omitempty"`

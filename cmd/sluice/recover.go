@@ -48,7 +48,10 @@ func (a *app) recoverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := c.RecoverSale(ctx, id, apply)
+			report, err := c.RecoverSale(ctx, id, apply && sale != "")
+			if apply && sale == "" && err == nil && report.Ledger == "" { // only a sale that is named changes its ledger
+				report, err = c.RecoverSale(ctx, id, true)
+			}
 			if err == nil && report.Applied {
 				err = awaitRebuilt(ctx, c, before)
 			}
@@ -88,26 +91,33 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 		switch {
 		case r.Why == "":
 			rows = append(rows, []string{string(r.Sale), "nothing to recover", "", ""})
+			continue
 		case r.Ledger != "":
-			rows = append(rows, []string{
-				string(r.Sale), "this server's ledger decides from now on", "", "instead of " + r.Ledger,
-			})
-		default:
-			if r.Terms != "" {
-				rows = append(rows, []string{string(r.Sale), "terms that the store lacks, to be adopted", "", r.Terms})
+			decides := "with --sale, this server's ledger decides from now on"
+			if r.Applied {
+				decides = "this server's ledger decides from now on"
 			}
-			row("accepted, to be stored", r.Stored)
-			row("accepted and ended, to be stored as ended", r.StoredEnded)
-			row("stored, and had ended: to be ended", r.Ended)
-			for _, of := range r.Payments {
-				row(cmp.Or(paymentReasons[of.Reason], of.Reason), of)
-				due = due || of.Reason == string(sluice.RefundDue) && of.Count > 0
+			rows = append(rows, []string{string(r.Sale), decides, "", "instead of " + r.Ledger})
+			if r.Payments == nil {
+				continue
 			}
+			rows = append(rows, []string{string(r.Sale), "what that one alone has on record is given up", "", ""})
+		}
+		if r.Terms != "" {
+			rows = append(rows, []string{string(r.Sale), "terms that the store lacks, to be adopted", "", r.Terms})
+		}
+		row("accepted, to be stored", r.Stored)
+		row("accepted and ended, to be stored as ended", r.StoredEnded)
+		row("stored, and had ended: to be ended", r.Ended)
+		for _, of := range r.Payments {
+			row(cmp.Or(paymentReasons[of.Reason], of.Reason), of)
+			due = due || of.Reason == string(sluice.RefundDue) && of.Count > 0
 		}
 	}
 	if len(rows) == 0 {
 		a.say("No sale waits to be recovered. Servers find most of what a restored database lacks when they start, and " +
-			"the rest within a minute; sluice reconcile --apply compares now.")
+			"the rest within a minute; sluice reconcile --apply compares now. A sale that another ledger decides about " +
+			"(sluice sale check says so) is brought to this one with --sale.")
 	}
 	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
 	if err == nil && kept {

@@ -211,6 +211,13 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 		strings.Contains(got.out, "lamp") {
 		t.Errorf("%+v, sent %s", got, shop.bodies[path])
 	}
+	other := report
+	other.Ledger = "redis:other"
+	shop.answers[path] = always(other)
+	if got := command(t, env, "recover", "--apply"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
+		!strings.Contains(got.out, "with --sale, this server's ledger decides") || !strings.Contains(got.out, "given up") {
+		t.Errorf("a sale that nobody has named gets another ledger: %+v, sent %s", got, shop.bodies[path])
+	}
 	report.Applied = true
 	shop.answers[path] = always(report)
 	if got := command(t, env, "recover", "--sale", "phone", "--apply"); got.code != exitFailed ||

@@ -172,9 +172,16 @@ var saleKind = &kind{
 			when: func(subject any) bool { return strings.HasPrefix(subject.(*api.AdminSale).Fence, "older") },
 			preview: func(ctx context.Context, c *client.Client, id string) ([]text, error) {
 				r, err := c.RecoverSale(ctx, sluice.SaleID(id), false)
-				ended := r.StoredEnded.Count + r.Ended.Count
+				ended, given := r.StoredEnded.Count+r.Ended.Count, text{}
+				if r.Ledger != "" {
+					given = text{
+						"What that ledger alone has on record will be given up: better recover at a server that has it.",
+						"只有那个账本才有的记录将被放弃：最好在使用那个账本的服务器上恢复。",
+					}
+				}
 				return []text{
 					{r.Why, r.Why},
+					given,
 					{r.Terms, r.Terms},
 					{fmt.Sprintf("%d orders will be stored", r.Stored.Count), fmt.Sprintf("将存入 %d 个订单", r.Stored.Count)},
 					{fmt.Sprintf("%d orders will end", ended), fmt.Sprintf("将结束 %d 个订单", ended)},

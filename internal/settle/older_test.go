@@ -647,6 +647,44 @@ func (s *awkward) LastSeq(ctx context.Context, id sluice.SaleID, epoch int64) (i
 	return seq, err
 }
 
+// A sale whose store is older than its ledger comes to another ledger by a person's wish alone, who is told what
+// that costs. The payments of what is left can be sent again, as after each recovery.
+func TestAnOlderStoreGetsAnotherLedger(t *testing.T) {
+	r := newRig(t)
+	ctx := t.Context()
+	use := func(ledger string) {
+		r.store.UseLedger(ledger)
+		r.loader.Names(ledger)
+	}
+	use("sqlite:one")
+	must.Get(r.desk.Create(ctx, phone(-time.Hour)))(t)
+	alice := r.accepted("alice", true)
+	r.drain()
+	must.Succeed(t, r.store.FenceSale(ctx, id, 1, port.FenceOlder+": a test"))
+	use("sqlite:two")
+	must.Succeed(t, r.store.Heartbeat(ctx, port.Server{Node: "a"}))
+	b := r.with(r.store)
+	would, err := b.Recover(ctx, id, false)
+	if fenced := r.sale(); err != nil || would.Applied || would.Ledger != "sqlite:one" || fenced.Ledger != would.Ledger ||
+		would.Why != settle.OtherDecides+would.Ledger || len(would.Payments) != 3 || would.Payments[1].Count != 1 {
+		t.Errorf("%+v, %v; the sale is %+v", would, err, fenced)
+	}
+	did, err := b.Recover(ctx, id, true)
+	if err != nil || did.NoExpiryBefore.IsZero() {
+		t.Errorf("%+v, %v", did, err)
+	}
+	would.Applied, would.NoExpiryBefore = true, did.NoExpiryBefore
+	if diff := cmp.Diff(would, did); diff != "" {
+		t.Errorf("it did what it had not said: %s", diff)
+	}
+	taken := r.sale()
+	if rebuilt, err := b.Step(ctx, &taken); taken.Ledger != "sqlite:two" || !rebuilt || err != nil {
+		t.Errorf("the ledger is %s; rebuilt %t, %v", taken.Ledger, rebuilt, err)
+	}
+	r.inStep(2)
+	r.statuses(map[sluice.OrderID]sluice.Status{alice: sluice.Pending})
+}
+
 // Another server rebuilds the sale while this one compares: the new epoch is healthy.
 func TestVerifyLeavesARebuiltSaleAlone(t *testing.T) {
 	r := newRig(t)

@@ -161,7 +161,7 @@ func TestAGatheringThatTheStoreForgot(t *testing.T) {
 	}
 }
 
-// A row that names a ledger which was left for another one is of an older copy of the store:
+// A row that names a ledger which was left for another one comes from an older copy of the store:
 // a person says which ledger decides. A ledger that was emptied has a new name, which some servers
 // hear before others: it is left as the one that the row names, and no person is needed.
 func TestALedgerThatWasLeftDecidesAgain(t *testing.T) {

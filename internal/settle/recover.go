@@ -56,13 +56,20 @@ const RecoveredFor = time.Hour
 
 // changeLedger has this server's ledger decide from now on. Claims that wait in the journal of
 // the one before are stored by a server that opens it again, as far as there are units for them.
+// If the store is older than that one, the sale is recovered from what the store and this ledger have.
 func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply bool) (rec sluice.Recovery, err error) {
-	rec.Sale, rec.Ledger = sale.ID, sale.Ledger
-	rec.Why = "another ledger decides about it: " + sale.Ledger
-	if !apply {
-		return rec, nil
+	why, taken := OtherDecides+sale.Ledger, false
+	if apply {
+		taken, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceLost+": "+why)
 	}
-	rec.Applied, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceLost+": "+rec.Why)
+	switch {
+	case err != nil || !Outdated(sale):
+	case taken:
+		rec, err = r.Recover(ctx, sale.ID, true)
+	default:
+		_, _, err = r.survey(ctx, sale, &rec)
+	}
+	rec.Sale, rec.Ledger, rec.Why, rec.Applied = sale.ID, sale.Ledger, why, taken && err == nil
 	return rec, err
 }
 
