@@ -205,6 +205,9 @@ func (c *conditions) sales(s *condition.Seen) {
 		if !v.Down && !v.InStep() && v.Reading.Fence != port.FenceLoading {
 			sale.Off = cmp.Or(v.Reading.Fence, fmt.Sprintf("the ledger has epoch %d of it, the database %d", v.Reading.Epoch,
 				v.Sale.Epoch))
+			if c.follower.loader.Foreign(&v.Sale) {
+				sale.Off = settle.OtherDecides + v.Sale.Ledger
+			}
 		}
 		for _, since := range []time.Time{waiting.OldestDue, waiting.OldestRelease} {
 			if !since.IsZero() {

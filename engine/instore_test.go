@@ -398,6 +398,10 @@ func TestALedgerIsChanged(t *testing.T) {
 		if status, _ := f.claim(0, n+2); status != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before it is asked for", ledger, status)
 		}
+		f.until("the check to say why", func() bool {
+			check, err := f.clients[0].CheckSale(t.Context(), f.sale)
+			return err == nil && strings.Contains(fmt.Sprint(check.Checks), settle.OtherDecides)
+		})
 		change := func() error {
 			_, err := f.clients[0].RecoverSale(t.Context(), f.sale, true)
 			return err

@@ -54,6 +54,8 @@ type Options struct {
 	// stores it. Outdated are the sales that wait for that; nil: none ever do.
 	Recover  func(ctx context.Context, sale sluice.SaleID, apply bool) (sluice.Recovery, error)
 	Outdated func() []sluice.SaleID
+	// Foreign reports whether another ledger than this server's decides about a sale; nil: none ever does.
+	Foreign func(*sluice.Sale) bool
 	// PictureHosts are the hosts of pictures that a sale may name by their address.
 	PictureHosts []string
 	// NewSaleID makes the id of a sale whose merchant gave none.
