@@ -63,7 +63,7 @@ func isAway(err error) bool {
 	case "":
 		connecting, network := (*pgconn.ConnectError)(nil), net.Error(nil)
 		return errors.As(err, &connecting) || errors.As(err, &network)
-	case adminShutdown, crashShutdown, cannotConnectNow, tooManyConnections:
+	case adminShutdown, crashShutdown, cannotConnectNow, tooManyConnections, takesNoConnections:
 		return true
 	}
 	return false

@@ -77,6 +77,8 @@ const (
 	crashShutdown        = "57P02"
 	cannotConnectNow     = "57P03"
 	tooManyConnections   = "53300"
+	// takesNoConnections is that of a database with ALLOW_CONNECTIONS false, for maintenance.
+	takesNoConnections = "55000"
 )
 
 // busyClasses are the classes of states whose cause is not in the statement: of
@@ -240,7 +242,7 @@ const (
 const selectNow = `SELECT date_trunc('milliseconds', clock_timestamp())`
 
 // insertFast raises the sale's taken and stores a batch of new claims, in one
-// statement. Unless the cap covers them all (I1) and none is of an epoch that
+// statement. Unless the cap covers them all (I1) and none has an epoch that
 // has passed, the sale's row does not match and nothing is inserted. An order that
 // meets any unique key is an error: to leave it out (ON CONFLICT) would cost every
 // batch a look into each index before each row. Then the caller rolls back and

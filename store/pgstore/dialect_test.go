@@ -25,3 +25,15 @@ func TestRefuses(t *testing.T) {
 		t.Error("a deadline is the statement's fault")
 	}
 }
+
+// A server that starts waits for a database that is away, and ends where it is refused.
+func TestIsAway(t *testing.T) {
+	for state, want := range map[string]bool{
+		"53300": true, "55000": true, "57P01": true, "57P02": true, "57P03": true,
+		"28000": false, "28P01": false, "3D000": false, "42501": false, "42P01": false,
+	} {
+		if got := isAway(fmt.Errorf("connect: %w", &pgconn.PgError{Code: state})); got != want {
+			t.Errorf("%s: %t, want %t", state, got, want)
+		}
+	}
+}
