@@ -141,3 +141,28 @@ func TestAMixedBatch(t *testing.T) {
 		}
 	}
 }
+
+// A known buyer's claim comes back and is decided again. Claims behind it overtake it while its counter has enough for
+// the whole batch, and wait for it where that has not.
+func TestCountersThatSufficeHoldNobodyUp(t *testing.T) {
+	url := servertest.Redis(t)
+	for most, want := range map[int64][]int64{10: {4, 2, 3}, 3: {2, 3, 0}} {
+		l := open(t, url, redisledger.Options{Node: "a", Prefix: newPrefix(t, url)})
+		loadOpen(t, l, "s", loose(100))
+		batch := makeClaims("s", 0, 3)
+		known := makeClaim("s", 3)
+		known.Buyer = batch[0].Buyer
+		all := append([]sluice.Claim{known}, batch...)
+		for i := range all {
+			all[i].Counters = all[i].Counters.With(sluice.Counter{Name: "home:1", Max: most})
+		}
+		wantAll(t, claim(t, l, "s", all[0]), sluice.Accepted)
+		var got []int64
+		for _, d := range claim(t, l, "s", all[1:]...) {
+			got = append(got, d.Seq)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("with a maximum of %d: -want +got\n%s", most, diff)
+		}
+	}
+}

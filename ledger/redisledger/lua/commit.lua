@@ -20,9 +20,9 @@
 --          turn and counted in each of its counters, with spaces; or, if its buyer is not as believed, what is
 --          counted, NUL, the buyer's record, NUL, the further claim of this key, NUL, what is kept of the batch of
 --          the claim with this key; record and claim behind a '+' where there is one}.
---          The others have the sequences up to the one after, in order. Where units are scarce, or it has counters,
---          all claims behind the first one that may be accepted at its turn, as soon as the server knows of its
---          buyer, come back
+--          The others have the sequences up to the one after, in order. Where units, or what its counters have left,
+--          may not be enough for the whole batch, all claims behind the first one that may be accepted at its turn, as
+--          soon as the server knows of its buyer, come back
 -- Keeps:   I1 (taken + units <= total, claim by claim, and likewise in each counter), I3 and I4 (a claim is accepted
 --          beside the record that it was decided by, and where its key is not on record, or comes back), I5 (record
 --          and journal entry in one step),
@@ -51,13 +51,16 @@ if held[2] then
   return redis.error_reply('ERR the name ' .. ARGV[10] .. ' of the batch is taken')
 end
 local open = selling and not calm
+local function units_of(i) -- unless all ask for one
+  return tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
+end
 
 -- Whether there may be too little for the whole batch: then each claim waits for its turn.
 local bounded, turns = open and total >= 0, false
 if bounded and taken < total then
   local units = n
   for i = 1, ones and 0 or n do
-    units = units + tonumber(sub(ARGV[13], 7 * i - 6, 7 * i)) - 1
+    units = units + units_of(i) - 1
   end
   turns = taken + units > total
 end
@@ -84,8 +87,9 @@ if f > 0 then
   end
 end
 
--- Counters: the field of each claim's, and the most units; by field the live units. One that is damaged is full.
-local counters, counts, changed = {}, {}, {}
+-- Counters: the field of each claim's, and the most units; by field the live units, and what the batch asks for. One
+-- that is damaged is full.
+local counters, counts, wanted, changed, turn = {}, {}, {}, {}, {}
 if ARGV[16] ~= '' then
   local asked, c = {}, 0
   for position, name, most in string.gmatch(ARGV[16], '(%d+)\t(%C+)\t(%d+)\n') do
@@ -94,13 +98,19 @@ if ARGV[16] ~= '' then
     table.insert(counters[i], {field_of, tonumber(most)})
     if not counts[field_of] then
       c = c + 1
-      asked[c], counts[field_of] = field_of, 0
+      asked[c], counts[field_of], wanted[field_of] = field_of, 0, 0
     end
+    wanted[field_of] = wanted[field_of] + (ones and 1 or units_of(i))
   end
   local found = redis.call('HMGET', KEYS[2], unpack(asked))
   for j = 1, c do
     local count = tonumber(match(found[j] or '0', '^%d+$') or '')
     counts[asked[j]] = count and count < 9007199254740991 and count or 9007199254740991
+  end
+  for i, all in pairs(counters) do
+    for _, counter in ipairs(all) do
+      turn[i] = turn[i] or counts[counter[1]] + wanted[counter[1]] > counter[2]
+    end
   end
 end
 
@@ -111,7 +121,7 @@ local shown, again = false, false    -- whether a record is in the answer, and a
 local of, batches, b = {}, {}, 0     -- answers that need what is kept of a batch
 local seen = 16                      -- before what the server has seen of the buyer
 for i = 1, n do
-  local at_field, flag, units = fields[i], byte(flags, i), ones and 1 or tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
+  local at_field, flag, units = fields[i], byte(flags, i), ones and 1 or units_of(i)
   local record, line, key, differs = held[at_field + 2], lines[i], keys[i], flag == 50
   if flag == 49 then
     line, seen = held[at_field + 3], seen + 1
@@ -121,7 +131,7 @@ for i = 1, n do
     differs = true
   end
   local repeats = line or (key and record and find(record, key, 1, true))
-  if (turns or counters[i]) and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
+  if (turns or turn[i]) and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
   local counted, full = '', false
   if counters[i] then
     for _, counter in ipairs(counters[i]) do
