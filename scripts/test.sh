@@ -66,12 +66,12 @@ tests() {
 		--jsonfile-timing-events "$work/$file" -- -count=1 -timeout 45m -vet=off -p 1 -parallel "$((wide * $(nproc)))" "$@"
 }
 
-# plain runs what runs without the race detector: what takes longest comes first.
+# plain runs what runs without the race detector, but for the lab's, which follow the tests
+# with it: the two lanes are about as long. What takes longest comes first.
 plain() {
 	local code=0
 	tests test test.json 2 "${test_pkgs[@]}" || code=1
 	tests . all.json 2 "${pkgs[@]}" || code=1
-	tests lab lab.json 2 "${lab_pkgs[@]}" || code=1
 	return $code
 }
 
@@ -119,6 +119,7 @@ CGO_ENABLED=1 step "first tests with -race" tests . first.json 3 "${race_flags[@
 	failed+=("first tests with -race")
 beside tests plain
 CGO_ENABLED=1 step "tests with -race" race || failed+=("tests with -race")
+step "tests of the lab" tests lab lab.json 2 "${lab_pkgs[@]}" || failed+=("tests of the lab")
 for i in "${!pids[@]}"; do
 	wait "${pids[i]}" || failed+=("${names[i]}")
 	cat "$work/${names[i]}.out"
