@@ -33,10 +33,7 @@ func TestBehindAMiddlewareThatCompresses(t *testing.T) {
 	for path, want := range map[string]string{
 		"/s/phone": "<!doctype html>", "/openapi.json": `{"openapi"`, "/v1/sales/phone/events": "retry: ",
 	} {
-		res, err := http.Get(server.URL + path) // it unpacks once
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Get(server.URL + path))(t) // it unpacks once
 		defer res.Body.Close()
 		begin := make([]byte, len(want))
 		if _, err := io.ReadFull(res.Body, begin); err != nil || string(begin) != want || !res.Uncompressed {

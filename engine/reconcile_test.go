@@ -26,10 +26,7 @@ import (
 func TestTheReconcileJobMends(t *testing.T) {
 	dir := t.TempDir()
 	// metrics are a second old
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: dir, ReconcileInterval: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: dir, ReconcileInterval: 2 * time.Second}))(t)
 	server := httptest.NewServer(e.Handler())
 	t.Cleanup(func() {
 		server.Close()
@@ -37,7 +34,7 @@ func TestTheReconcileJobMends(t *testing.T) {
 	})
 	c := must.Get(client.New(server.URL, client.Options{AdminKey: e.AdminKey()}))(t)
 	const id = sluice.SaleID("phone")
-	_, err = c.CreateSale(t.Context(), api.CreateSale{
+	_, err := c.CreateSale(t.Context(), api.CreateSale{
 		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
 		Total: api.Value[int64](10), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
 	})

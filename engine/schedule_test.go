@@ -35,19 +35,14 @@ func openBranch(t *testing.T, cfg engine.Config) *branch {
 		cfg.DataDir = t.TempDir()
 	}
 	cfg.AdminKey, cfg.BuyerSecret = "admin-key-of-the-shop", cmp.Or(cfg.BuyerSecret, "buyer-secret-of-the-fleet")
-	e, err := engine.Open(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), cfg))(t)
 	server := httptest.NewServer(e.Handler())
 	b := &branch{t: t, engine: e}
 	t.Cleanup(func() {
 		server.Close()
 		b.close()
 	})
-	if b.client, err = client.New(server.URL, client.Options{AdminKey: cfg.AdminKey}); err != nil {
-		t.Fatal(err)
-	}
+	b.client = must.Get(client.New(server.URL, client.Options{AdminKey: cfg.AdminKey}))(t)
 	return b
 }
 

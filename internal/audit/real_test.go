@@ -16,6 +16,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/internal/audit"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/pipeline"
 	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
@@ -48,19 +49,19 @@ func embedded(t *testing.T) *stage {
 	ledgerPath, storePath := filepath.Join(dir, "ledger.db"), filepath.Join(dir, "store.db")
 	s := &stage{beside: func(t *testing.T) (audit.Ledger, audit.Store) {
 		store, err := port.StoreDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+storePath)
-		check(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { store.Close() })
 		ledger, err := port.LedgerDriverOf("sqlite:").OpenReadOnly(t.Context(), "sqlite:"+ledgerPath)
-		check(t, err)
+		must.Succeed(t, err)
 		return ledger, store
 	}}
 	var err error
 	s.ledger, err = sqliteledger.Open(t.Context(), ledgerPath, sqliteledger.Options{Node: "n1"})
-	check(t, err)
+	must.Succeed(t, err)
 	s.store, err = sqlitestore.Open(t.Context(), storePath, sqlitestore.Options{})
-	check(t, err)
+	must.Succeed(t, err)
 	s.db, err = sql.Open("sqlite", storePath+"?_pragma=ignore_check_constraints(1)&_pragma=busy_timeout(10000)")
-	check(t, err)
+	must.Succeed(t, err)
 	s.ready(t)
 	return s
 }
@@ -69,20 +70,20 @@ func servers(t *testing.T) *stage {
 	redisURL, postgresURL := servertest.Redis(t), servertest.Postgres(t)
 	s := &stage{beside: func(t *testing.T) (audit.Ledger, audit.Store) {
 		ledger, err := port.LedgerDriverOf(redisURL).OpenReadOnly(t.Context(), redisURL)
-		check(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { ledger.Close() })
 		store, err := port.StoreDriverOf(postgresURL).OpenReadOnly(t.Context(), postgresURL)
-		check(t, err)
+		must.Succeed(t, err)
 		t.Cleanup(func() { store.Close() })
 		return ledger, store
 	}}
 	var err error
 	s.ledger, err = redisledger.Open(t.Context(), redisURL, redisledger.Options{Node: "n1"})
-	check(t, err)
+	must.Succeed(t, err)
 	s.store, err = pgstore.Open(t.Context(), postgresURL, pgstore.Options{})
-	check(t, err)
+	must.Succeed(t, err)
 	s.db, err = sql.Open("pgx", postgresURL)
-	check(t, err)
+	must.Succeed(t, err)
 	s.ready(t)
 	s.exec(t, "ALTER TABLE sales DROP CONSTRAINT no_oversell")
 	return s
@@ -90,7 +91,11 @@ func servers(t *testing.T) *stage {
 
 // ready creates the sale of 1,000 units and loads it.
 func (s *stage) ready(t *testing.T) {
-	t.Cleanup(func() { check(t, s.ledger.Close()); check(t, s.store.Close()); check(t, s.db.Close()) })
+	t.Cleanup(func() {
+		must.Succeed(t, s.ledger.Close())
+		must.Succeed(t, s.store.Close())
+		must.Succeed(t, s.db.Close())
+	})
 	s.sale = sluice.SaleID("audit-" + strings.ReplaceAll(uuid.NewString(), "-", ""))
 	now := time.Now().UTC().Truncate(time.Millisecond)
 	_, err := s.store.CreateSale(t.Context(), sluice.Sale{
@@ -100,15 +105,8 @@ func (s *stage) ready(t *testing.T) {
 		},
 		PaymentWindow: time.Hour, PaymentGrace: time.Second,
 	})
-	check(t, err)
-	check(t, settle.NewLoader(s.store, s.ledger).Load(t.Context(), s.sale))
-}
-
-func check(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Succeed(t, err)
+	must.Succeed(t, settle.NewLoader(s.store, s.ledger).Load(t.Context(), s.sale))
 }
 
 // claims makes one claim for each buyer.
@@ -126,7 +124,7 @@ func (s *stage) claims(buyers ...string) []sluice.Claim {
 func (s *stage) claim(t *testing.T, buyers ...string) {
 	t.Helper()
 	decisions, err := s.ledger.Claim(t.Context(), s.sale, s.claims(buyers...))
-	check(t, err)
+	must.Succeed(t, err)
 	for i, d := range decisions {
 		if d.Code != sluice.Accepted {
 			t.Fatalf("%s: %s", buyers[i], d.Code)
@@ -139,19 +137,19 @@ func (s *stage) drain(t *testing.T) {
 	t.Helper()
 	p := pipeline.New(s.ledger, s.store, pipeline.Options{})
 	p.Wake(s.sale)
-	check(t, p.Close(t.Context()))
+	must.Succeed(t, p.Close(t.Context()))
 }
 
 func (s *stage) exec(t *testing.T, query string) {
 	t.Helper()
 	_, err := s.db.Exec(query)
-	check(t, err)
+	must.Succeed(t, err)
 }
 
 func (s *stage) run(t *testing.T) sluice.AuditReport {
 	t.Helper()
 	r, err := audit.Run(t.Context(), s.ledger, s.store, s.sale)
-	check(t, err)
+	must.Succeed(t, err)
 	return r
 }
 
@@ -172,7 +170,7 @@ func TestRealSaleIsGreen(t *testing.T) {
 			wantRed(t, r)
 			ledger, store := s.beside(t)
 			all, err := audit.RunAll(t.Context(), ledger, store)
-			check(t, err)
+			must.Succeed(t, err)
 			i := slices.IndexFunc(all, func(r sluice.AuditReport) bool { return r.Sale == s.sale })
 			wantRed(t, all[i])
 			if r.InFlight != inFlight || all[i].InFlight != inFlight || r.Figures.Ledger.Taken != 10 ||
@@ -282,7 +280,7 @@ func TestRealRush(t *testing.T) {
 			r := s.run(t)
 			wantRed(t, r)
 			b, err := audit.Run(t.Context(), ledger, store, s.sale)
-			check(t, err)
+			must.Succeed(t, err)
 			wantRed(t, b)
 			if t.Failed() {
 				<-over // the buyers use what the test's end closes

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/must"
 	"github.com/sluicehq/sluice/internal/port"
 )
 
@@ -74,10 +75,7 @@ func merged(t *testing.T, now time.Time, servers ...*server) Curve {
 	for _, s := range servers {
 		all = append(all, s.all()...)
 	}
-	c, err := Merge(all, Window{}, now)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Merge(all, Window{}, now))(t)
 	return c
 }
 

@@ -23,10 +23,7 @@ func TestTypesAreCurrent(t *testing.T) {
 			Schemas map[string]schemaOf `json:"schemas"`
 		} `json:"components"`
 	}
-	text, err := os.ReadFile("openapi.json") // a test before this one may have written it
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("openapi.json"))(t) // a test before this one may have written it
 	must.Succeed(t, json.Unmarshal(text, &document))
 	var made bytes.Buffer
 	made.WriteString("// Made from the OpenAPI document by `go test ./internal/httpapi -run Current -update`.\n")

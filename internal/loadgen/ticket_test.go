@@ -34,10 +34,7 @@ type store struct {
 
 func openStore(t *testing.T) *store {
 	t.Helper()
-	e, err := engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir()}))(t)
 	s := &store{t: t, engine: e, asked: map[string]int64{}}
 	s.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
@@ -52,11 +49,9 @@ func openStore(t *testing.T) *store {
 		}
 	})
 	transport := &http.Transport{DisableKeepAlives: true} // nothing is left behind
-	if s.client, err = client.New(s.http.URL, client.Options{
+	s.client = must.Get(client.New(s.http.URL, client.Options{
 		AdminKey: e.AdminKey(), HTTPClient: &http.Client{Transport: transport},
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	return s
 }
 

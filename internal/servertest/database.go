@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // database is a private server of a database, on one port and one data folder
@@ -67,20 +69,20 @@ func (s *database) data() string { return filepath.Join(s.dir, "data") }
 // back, connections closed.
 func (s *database) Stop(t testing.TB) {
 	t.Helper()
-	failIf(t, s.end(s.stop))
+	must.Succeed(t, s.end(s.stop))
 }
 
 // Kill kills the server with SIGKILL; it recovers from its log at Start.
 func (s *database) Kill(t testing.TB) {
 	t.Helper()
-	failIf(t, s.end("KILL"))
+	must.Succeed(t, s.end("KILL"))
 }
 
 // Start starts the stopped server on the same port and data, and waits until
 // it answers.
 func (s *database) Start(t testing.TB) {
 	t.Helper()
-	failIf(t, s.run())
+	must.Succeed(t, s.run())
 }
 
 // Halt is Kill, and Resume is Start, for a program that is no test.
@@ -89,13 +91,6 @@ func (s *database) Resume() error { return s.run() }
 
 // Close stops the server at once and removes its folder.
 func (s *database) Close() error { return errors.Join(s.end(s.last), os.RemoveAll(s.dir)) }
-
-func failIf(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // missingError: a server's program is not on this machine.
 type missingError struct{ why string }
@@ -109,7 +104,7 @@ func available[S any](t testing.TB, name string, s S, err error) S {
 	if missing := (*missingError)(nil); errors.As(err, &missing) {
 		Unavailable(t, name, missing.Error())
 	}
-	failIf(t, err)
+	must.Succeed(t, err)
 	return s
 }
 

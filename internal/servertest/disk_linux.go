@@ -4,6 +4,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Disk returns a folder on a disk of its own, of so many bytes ("16m"). It needs
@@ -11,7 +13,7 @@ import (
 func Disk(t testing.TB, size string) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sluice-disk-") // not t.TempDir, which is closed to the users of databases
-	failIf(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.Remove(dir) })
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "mode=0711,size="+size); err != nil {
 		Unavailable(t, "mount", err.Error())

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // MySQL returns the URL of an empty database of a MariaDB server, or of the
@@ -24,14 +26,14 @@ func MySQL(t testing.TB) string {
 	t.Helper()
 	base := baseURL(t, "SLUICE_TEST_MYSQL_URL", "mysql", sharedMySQL)
 	db, err := openMySQL(base)
-	failIf(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { db.Close() })
 	name := ownName(t, "DATABASE", "", func(ctx context.Context, statement string) error {
 		_, err := db.ExecContext(ctx, statement)
 		return err
 	})
 	u, err := url.Parse(base)
-	failIf(t, err)
+	must.Succeed(t, err)
 	u.Path = "/" + name
 	return u.String()
 }

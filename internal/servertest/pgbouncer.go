@@ -47,7 +47,7 @@ default_pool_size = 8
 	} {
 		must.Succeed(t, os.WriteFile(path, []byte(text), 0o644))
 	}
-	failIf(t, giveToPostgres(dir))
+	must.Succeed(t, giveToPostgres(dir))
 	via = func(text string) string {
 		u := must.Get(url.Parse(text))(t)
 		u.Host = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
@@ -55,7 +55,7 @@ default_pool_size = 8
 	}
 	b := &supervised{name: "pgbouncer", dir: dir, last: "KILL"}
 	line := asPostgres(program, filepath.Join(dir, "ini"))
-	failIf(t, b.start(line, func(ctx context.Context) error {
+	must.Succeed(t, b.start(line, func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, via(s.URL()))
 		if err != nil {
 			return err

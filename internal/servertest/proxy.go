@@ -5,6 +5,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // StartProxy listens at a free port, until the test ends, and forwards each
@@ -14,7 +16,7 @@ import (
 func StartProxy(t testing.TB, route func(from net.Conn) (to string, cut func() bool)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	failIf(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {

@@ -22,6 +22,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/sluicehq/sluice/internal/must"
 )
 
 // Unavailable skips the test, or fails it if the server is required.
@@ -92,7 +94,7 @@ func StartNginx(t testing.TB, config, addr string) {
 		}
 	}
 	dir, err := os.MkdirTemp("", "sluice-nginx-")
-	failIf(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	global := "daemon off; pid " + filepath.Join(dir, "pid") + ";"
 	if os.Geteuid() == 0 {
@@ -105,7 +107,7 @@ func StartNginx(t testing.TB, config, addr string) {
 	}
 	config = strings.Replace(strings.ReplaceAll(config, "/var/cache/nginx", dir), "http {", own, 1)
 	file := filepath.Join(dir, "nginx.conf")
-	failIf(t, os.WriteFile(file, []byte(config), 0o600))
+	must.Succeed(t, os.WriteFile(file, []byte(config), 0o600))
 	line := []string{program, "-e", "stderr", "-c", file, "-g", global}
 	if out, err := exec.Command(line[0], append(line[1:], "-t")...).CombinedOutput(); err != nil {
 		t.Fatalf("servertest: nginx -t: %v\n%s", err, out)
@@ -117,7 +119,7 @@ func StartNginx(t testing.TB, config, addr string) {
 // serve starts the server, which lives until the test ends, and returns when it listens.
 func (s *supervised) serve(t testing.TB, line []string, addr string) {
 	t.Helper()
-	failIf(t, s.start(line, func(ctx context.Context) error {
+	must.Succeed(t, s.start(line, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 		if err != nil {
 			return err
@@ -138,10 +140,10 @@ func StartPHP(t testing.TB, script string, env ...string) (addr string, log func
 	t.Helper()
 	program := Program(t, "php", "php")
 	port, err := FreePort()
-	failIf(t, err)
+	must.Succeed(t, err)
 	addr = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
 	script, err = filepath.Abs(script)
-	failIf(t, err)
+	must.Succeed(t, err)
 	return addr, StartProgram(t, addr, env, program,
 		"-d", "error_reporting=-1", "-d", "display_errors=0", "-d", "log_errors=1", "-d", "opcache.enable=0",
 		"-S", addr, script)
@@ -153,13 +155,13 @@ func StartProgram(t testing.TB, addr string, env []string, program string, args 
 	t.Helper()
 	name := filepath.Base(program)
 	dir, err := os.MkdirTemp("", "sluice-"+name+"-")
-	failIf(t, err)
+	must.Succeed(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	s := &supervised{name: name, dir: dir, last: "KILL"}
 	s.serve(t, slices.Concat([]string{"env"}, env, []string{program}, args), addr)
 	return func() string {
 		text, err := os.ReadFile(filepath.Join(dir, "log"))
-		failIf(t, err)
+		must.Succeed(t, err)
 		return string(text)
 	}
 }

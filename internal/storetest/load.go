@@ -17,10 +17,7 @@ import (
 
 func testLoad(t *testing.T, db Database) {
 	s := db.Open(t)
-	sale, err := s.CreateSale(t.Context(), aSale("phones", 10))
-	if err != nil {
-		t.Fatal(err)
-	}
+	sale := must.Get(s.CreateSale(t.Context(), aSale("phones", 10)))(t)
 	wantEpochs := func(epoch, loaded int64, fence string) {
 		t.Helper()
 		if got := read(t, s, "phones"); got.Epoch != epoch || got.LoadedEpoch != loaded || got.Fence != fence {
@@ -46,7 +43,7 @@ func testLoad(t *testing.T, db Database) {
 	must.Succeed(t, s.ConfirmLoad(t.Context(), "phones", 2))
 	wantEpochs(2, 2, "")
 
-	_, err = s.BeginLoad(t.Context(), "phones", 0) // live
+	_, err := s.BeginLoad(t.Context(), "phones", 0) // live
 	wantError(t, err, port.ErrSaleLive)
 	wantEpochs(2, 2, "")
 	must.Succeed(t, s.FenceSale(t.Context(), "phones", 2, "lost: x"))
@@ -88,10 +85,7 @@ func testLoadRecords(t *testing.T, db Database) {
 	first, second := src.entry(2100), src.entry(400)
 	second.Terms = 2
 	must.Get(s.Insert(t.Context(), "phones", []port.Entry{first, second}))(t)
-	image, err := s.BeginLoad(t.Context(), "phones", 0) // it is fenced by what was not covered
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(s.BeginLoad(t.Context(), "phones", 0))(t) // it is fenced by what was not covered
 	var want []port.Record
 	for _, entry := range []port.Entry{first, second} {
 		for i := range entry.Claims {

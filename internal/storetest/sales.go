@@ -22,10 +22,7 @@ func testCreateSale(t *testing.T, db Database) {
 	given.OpensAt = given.OpensAt.Add(999 * time.Microsecond).In(time.FixedZone("", 3600)) // is cut, and told in UTC
 	given.Version, given.Epoch, given.LoadedEpoch, given.Fence, given.Taken = 7, 7, 7, "x", 7
 	given.Cap, given.ArchivedAt = 7, given.OpensAt
-	created, err := s.CreateSale(t.Context(), given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	created := must.Get(s.CreateSale(t.Context(), given))(t)
 	want.Version, want.Cap = 1, 1000
 	want.CreatedAt, want.UpdatedAt = created.CreatedAt, created.UpdatedAt
 	if diff := cmp.Diff(want, created); diff != "" {
@@ -37,7 +34,7 @@ func testCreateSale(t *testing.T, db Database) {
 	if diff := cmp.Diff(want, read(t, s, "phones")); diff != "" {
 		t.Errorf("read (-want +got):\n%s", diff)
 	}
-	_, err = s.CreateSale(t.Context(), aSale("phones", 5))
+	_, err := s.CreateSale(t.Context(), aSale("phones", 5))
 	wantError(t, err, sluice.ErrSaleExists)
 	if diff := cmp.Diff(want, read(t, s, "phones")); diff != "" {
 		t.Errorf("after a second CreateSale (-want +got):\n%s", diff)

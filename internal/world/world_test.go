@@ -113,10 +113,7 @@ func TestSeedsRepeat(t *testing.T) {
 // once runs a world in a bubble of its own.
 func once(t *testing.T, p Plan) (r Result) {
 	t.Helper()
-	dir, err := os.MkdirTemp(memory(), "world")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp(memory(), "world"))(t)
 	defer os.RemoveAll(dir)
 	receiver := new(Receiver)
 	server := httptest.NewServer(receiver)

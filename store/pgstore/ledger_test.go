@@ -608,17 +608,12 @@ func TestAnEpochThatWasSeenIsPassedOver(t *testing.T) {
 	codes(t, l, "sale", claimOf("ann", 1))
 	must.Get(pool.Exec(t.Context(), `DELETE FROM ledger_sales; DELETE FROM orders;
 		UPDATE sales SET epoch = 0, loaded_epoch = 0, taken = 0`))(t)
-	image, err := store.BeginLoad(t.Context(), "sale", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	image := must.Get(store.BeginLoad(t.Context(), "sale", 0))(t)
 	var seen *port.EpochError
 	if err := l.Load(t.Context(), image); !errors.As(err, &seen) || seen.Seen != 1 {
 		t.Errorf("%v, want epoch 1 to be passed over", err)
 	}
-	if image, err = store.BeginLoad(t.Context(), "sale", 1); err != nil {
-		t.Fatal(err)
-	}
+	image = must.Get(store.BeginLoad(t.Context(), "sale", 1))(t)
 	if err := l.Load(t.Context(), image); err != nil || image.Epoch != 2 {
 		t.Errorf("%v of epoch %d, want it to be loaded under 2", err, image.Epoch)
 	}

@@ -55,10 +55,7 @@ func (b *tab) mayPress() {
 func beside(t *testing.T, shop string) *site {
 	t.Helper()
 	start(t)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	s := &site{url: "http://" + listener.Addr().String(), shop: shop}
 	s.engine = must.Get(engine.Open(t.Context(), engine.Config{DataDir: t.TempDir(), CORSOrigins: []string{shop}}))(t)
 	server := s.engine.NewServer()
@@ -67,9 +64,7 @@ func beside(t *testing.T, shop string) *site {
 		_ = server.Close()
 		_ = s.engine.Close(context.Background())
 	})
-	if s.merchant, err = client.New(s.url, client.Options{AdminKey: s.engine.AdminKey()}); err != nil {
-		t.Fatal(err)
-	}
+	s.merchant = must.Get(client.New(s.url, client.Options{AdminKey: s.engine.AdminKey()}))(t)
 	return s
 }
 

@@ -24,10 +24,7 @@ func TestThroughWooCommerce(t *testing.T) {
 	t.Parallel()
 	start(t)
 	folder := t.TempDir()
-	plugin, err := filepath.Abs(filepath.Join("..", "..", "examples", "woocommerce", "sluice.php"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	plugin := must.Get(filepath.Abs(filepath.Join("..", "..", "examples", "woocommerce", "sluice.php")))(t)
 	must.Succeed(t, os.Mkdir(filepath.Join(folder, "orders"), 0o700))
 	shop, log := servertest.StartPHP(t, filepath.Join("..", "e2e", "testdata", "wordpress.php"),
 		"SHOP="+folder, "SALE=poster", "PLUGIN="+plugin)
@@ -42,9 +39,7 @@ func TestThroughWooCommerce(t *testing.T) {
 		_ = server.Close()
 		_ = s.engine.Close(context.Background())
 	})
-	if s.merchant, err = client.New(s.url, client.Options{AdminKey: s.engine.AdminKey()}); err != nil {
-		t.Fatal(err)
-	}
+	s.merchant = must.Get(client.New(s.url, client.Options{AdminKey: s.engine.AdminKey()}))(t)
 	config := "<?php\n"
 	for name, value := range map[string]string{
 		"PAGES": s.url, "ADMIN_URL": s.url, "ADMIN_KEY": s.engine.AdminKey(), "BUYER_SECRET": s.engine.BuyerSecret(),

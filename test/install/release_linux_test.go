@@ -210,15 +210,10 @@ func isVersion(t *testing.T, cmd *exec.Cmd, commit string) {
 // unpack unpacks a tar file, compressed or not.
 func unpack(t *testing.T, from io.Reader, folder string) {
 	t.Helper()
-	text, err := io.ReadAll(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(io.ReadAll(from))(t)
 	from = bytes.NewReader(text)
 	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		if from, err = gzip.NewReader(from); err != nil {
-			t.Fatal(err)
-		}
+		from = must.Get(gzip.NewReader(from))(t)
 	}
 	for all := tar.NewReader(from); ; {
 		h, err := all.Next()
