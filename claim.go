@@ -69,8 +69,8 @@ type Caller struct {
 	Sales []string
 	// Signed is what else the shop signs of the buyer, by name, for the limits of a sale.
 	Signed map[string]string
-	// Address is where the claim comes from, as far as it can be trusted, for the limits
-	// of a sale that count addresses.
+	// Address is where the claim comes from, as far as it can be trusted, for the rates of
+	// a sale that count addresses.
 	Address netip.Addr
 }
 

@@ -1,6 +1,6 @@
 package api
 
-// SetLogLevel asks a server to log what is of this level or above, until it stops.
+// SetLogLevel asks a server to log this level and above, until it stops.
 type SetLogLevel struct {
 	Level string `json:"level"` // debug, info, warn or error
 }

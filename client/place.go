@@ -119,8 +119,8 @@ func undecided(err error, unknown bool) (again, lost bool) {
 	return false, false
 }
 
-// looked reports whether the answer is of a server that knows what became of earlier
-// tries: not one of a proxy, nor to a token that has expired meanwhile.
+// looked reports whether a server answered that knows what became of earlier
+// tries: no proxy did, and it was no answer to a token that has expired meanwhile.
 func looked(err error) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Code != "" && e.Status != http.StatusUnauthorized

@@ -12,9 +12,9 @@ import (
 
 // Handler returns everything that Sluice serves: the API of buyers and admins, the
 // buyer's pages, metrics, probes and the reference. The other handlers are parts of it:
-// PublicHandler is without what is for admins, and without metrics; AdminHandler is
-// those and the probes; BuyerHandler is the buyers' half of the API alone, under /v1/;
-// PageHandler is the buyer's pages alone, under /, /s/, /o/ and /assets/.
+// PublicHandler leaves out what only admins need, and metrics; AdminHandler serves
+// those and the probes; BuyerHandler serves the buyers' half of the API alone, under /v1/;
+// PageHandler serves the buyer's pages alone, under /, /s/, /o/ and /assets/.
 //
 // A program that serves them with an http.Server of its own registers Drain:
 // server.RegisterOnShutdown(e.Drain).

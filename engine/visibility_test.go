@@ -16,7 +16,7 @@ import (
 	"github.com/sluicehq/sluice/internal/servertest"
 )
 
-// gone reports whether the server says that there is no such sale.
+// gone reports whether the server knows no such sale.
 func (b *branch) gone(sale sluice.SaleID) bool {
 	_, err := b.client.Sale(b.t.Context(), sale)
 	refused, ok := errors.AsType[*client.Error](err)

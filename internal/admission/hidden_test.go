@@ -73,7 +73,7 @@ func (s *slowRows) SelectSales(ctx context.Context, f port.SaleFilter) ([]sluice
 	return found, err
 }
 
-// soldReadings are of a sale that is open, and that bob has claimed. Recalls count as readings.
+// soldReadings read a sale that is open, and that bob has claimed. Recalls count as readings.
 type soldReadings struct {
 	countedReadings
 	seq int64

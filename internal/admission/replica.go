@@ -84,8 +84,8 @@ func (b *Board) beside(e *boardSale, old *View, r *port.Reading, received time.T
 	b.show(e, &v, old)
 }
 
-// follows reports whether a replica's reading is of the same load as the
-// ledger's and not known to be older. Of two with as many claims accepted the
+// follows reports whether a replica's reading has the same load as the
+// ledger's and is not known to be older. Of two with as many claims accepted the
 // older one may have units that have been returned since: it is shown for a
 // moment, and does not affect claims.
 func follows(replica, ledger *port.Reading) bool {

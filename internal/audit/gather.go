@@ -12,7 +12,7 @@ import (
 )
 
 // A Book is what one reading of a sale in ledger, journal and store has found. It
-// is what an audit and a reconciliation judge. Rows are of one source each.
+// is what an audit and a reconciliation judge. Each row comes from one source.
 type Book struct {
 	names names
 

@@ -41,7 +41,7 @@ type Condition struct {
 // found is where a condition holds.
 type found struct {
 	sale   sluice.SaleID // empty: in all of them
-	key    string        // tells findings apart that are of no sale
+	key    string        // tells findings apart that have no sale
 	detail string        // what was seen, for people; may be empty
 }
 

@@ -47,7 +47,7 @@ func (v *visit) asked() *api.Status {
 	return v.told
 }
 
-// ofSale is the sale that the page is of; empty: it is of no sale.
+// ofSale is the sale that the page shows; empty: it shows none.
 func (v *visit) ofSale() sluice.SaleID {
 	if v.At("sales") {
 		return sluice.SaleID(v.r.PathValue("id"))

@@ -39,7 +39,7 @@ type told struct {
 
 func (t *told) end() time.Time { return t.From.Add(time.Duration(t.seconds) * time.Second) }
 
-// Window is the time that a curve is of; what is zero is open.
+// Window is the time that a curve shows; an end that is zero is open.
 type Window struct{ From, Until time.Time }
 
 func (w *Window) has(t *told) bool {

@@ -88,8 +88,8 @@ func newRefusedLines() refusedLines {
 	return lines
 }
 
-// claimedSale is the sale that a request claims at; false: it is no claim. Preflights
-// are of the claim that they ask for.
+// claimedSale is the sale that a request claims at; false: it is no claim. A preflight
+// counts as the claim that it asks for.
 func claimedSale(r *http.Request) (sluice.SaleID, bool) {
 	if r.Method != http.MethodPost && r.Method != http.MethodOptions {
 		return "", false

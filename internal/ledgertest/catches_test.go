@@ -104,7 +104,7 @@ func (b *broken) Release(ctx context.Context, sale sluice.SaleID, releases []por
 	return b.Ledger.Release(ctx, sale, releases)
 }
 
-// ctx is of the broken methods; the suite's deadline is around them.
+// The broken methods have this context; the suite's deadline is around them.
 var ctx = context.Background()
 
 // oneMore loads and applies terms with one unit more, and hides it.

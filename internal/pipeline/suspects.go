@@ -102,7 +102,7 @@ func (w *worker) retrySuspects() (next time.Time) {
 }
 
 // hopeless reports whether trying again cannot help: the entry conflicts with
-// what is stored, or is of an epoch that a rebuild has ended.
+// what is stored, or a rebuild has ended its epoch.
 func hopeless(err error) bool {
 	var conflict *port.ConflictError
 	return errors.As(err, &conflict) || errors.Is(err, port.ErrStaleEpoch)

@@ -68,8 +68,8 @@ type SaleStore interface {
 	// Picture returns the JPEG of this size, SmallPicture or LargePicture. ErrNoPicture.
 	Picture(ctx context.Context, id sluice.SaleID, picture string, size int) ([]byte, error)
 
-	// DeleteSale deletes a sale, if its terms are of this version, with all that is
-	// about it: its terms, restocks and lists. Its events stay, and its id can be used
+	// DeleteSale deletes a sale, if its terms have this version, with all that belongs
+	// to it: its terms, restocks and lists. Its events stay, and its id can be used
 	// again. A *StateError, and nothing is deleted, if the version is another, if the
 	// sale has orders or dead letters, is archived, or has more than MaxDeletedBuyers on
 	// its lists.

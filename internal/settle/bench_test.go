@@ -58,7 +58,7 @@ func BenchmarkReconcile(b *testing.B) {
 func benchReconcile(b *testing.B, ledger port.Ledger, store port.Store) {
 	id := fillSale(b, ledger, store, *benchOrders)
 	debug.FreeOSMemory()
-	// 5 resets the peak (proc_pid_clear_refs(5)); where it cannot, the peak is of the whole run.
+	// 5 resets the peak (proc_pid_clear_refs(5)); where it cannot, it is the peak of the whole run.
 	_ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200)
 	for b.Loop() {
 		report, err := settle.NewReconciler(store, ledger, settle.NewLoader(store, ledger)).Reconcile(b.Context(), id, true)

@@ -162,7 +162,7 @@ func (c *comparison) judge(ctx context.Context) error {
 	if n, which := c.Holes(); n > 0 && c.why == "" && c.storeOlder == "" && len(c.restore) == 0 {
 		c.blame(sluice.Drift, "", "%d places of the ledger's sequence have no claim (%s)", n, which)
 	}
-	// What the second looks saw is of this load only if it still stands.
+	// What the second looks saw belongs to this load only if it still stands.
 	_, err := c.read(ctx)
 	return err
 }

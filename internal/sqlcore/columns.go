@@ -122,8 +122,8 @@ func (m millis) Scan(src any) error {
 }
 
 // rules scans the column that holds a sale's rules as one JSON object. Rules
-// that this program does not know are of a newer one, and skipped: it alone
-// asks for them. A text that is no rules at all is damage.
+// that this program does not know were written by a newer one, and are skipped: that one
+// alone asks for them. A text that is no rules at all is damage.
 type rules struct {
 	to     *sluice.Rules
 	damage *error

@@ -58,8 +58,8 @@ var storeNow any = clockReading{}
 
 type clockReading struct{}
 
-// bind makes arguments what the dialect takes, where they are: they are of one
-// statement alone.
+// bind makes arguments what the dialect takes, where they are: only one
+// statement uses them.
 func (q *conn) bind(args []any) error {
 	for i, arg := range args {
 		switch v := arg.(type) {

@@ -172,7 +172,7 @@ func (s *Store) afterOrder(ctx context.Context, f *sluice.OrderFilter, list curs
 }
 
 // A cursor names the last row of a page, made opaque so that clients do not
-// compute with it. It is of one list, with one filter.
+// compute with it. It belongs to one list, with one filter.
 type cursorList string
 
 func (l cursorList) cursor(value string) string {

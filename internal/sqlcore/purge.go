@@ -23,7 +23,7 @@ import (
 // orders of the sale, at every moment, so a crash or a second server does no harm.
 //
 // The first transaction gives the sale the next epoch, which no ledger has: a claim
-// that an old copy of a ledger brings is of an epoch that has passed, and cannot
+// that an old copy of a ledger brings has an epoch that has passed, and cannot
 // become a second order (I5).
 //
 // The order with the highest position of the store stays: SQLite would give its

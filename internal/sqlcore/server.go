@@ -30,7 +30,7 @@ type Server struct {
 	Check func(ctx context.Context) error
 	// Migrate brings the schema to that version, after a Check that has failed.
 	Migrate func(ctx context.Context) error
-	// NoTable reports whether an error is of a table that is missing, Away whether
+	// NoTable reports whether an error says that a table is missing, Away whether
 	// the database does not answer, and Refused whether it has answered with the
 	// error.
 	NoTable, Away, Refused func(error) bool

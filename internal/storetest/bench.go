@@ -96,7 +96,7 @@ func (e *endingBench) give() (int, error) {
 }
 
 // change takes an action on all orders, 16 at a time, and returns how long that
-// took. Orders of one sale stand together; neighbors in time are of all sales.
+// took. Orders of one sale stand together; neighbors in time belong to all sales.
 func (e *endingBench) change(orders []sluice.OrderID, sales int, action sluice.Action) time.Duration {
 	perSale := len(orders) / sales
 	began := time.Now()

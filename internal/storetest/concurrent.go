@@ -86,7 +86,7 @@ func testConcurrentRedelivery(t *testing.T, db Database) {
 	}
 }
 
-// A snapshot is of one moment: its counter and its orders agree while writers
+// A snapshot shows one moment: its counter and its orders agree while writers
 // store, change and reject.
 func testSnapshotConsistency(t *testing.T, db Database) {
 	s, reader := db.Open(t), db.Open(t)

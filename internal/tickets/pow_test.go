@@ -13,7 +13,7 @@ import (
 )
 
 // The page's solver finds what this package accepts: the same hash, whatever
-// the length of the challenge, and the first nonce that there is.
+// the length of the challenge, and the first nonce.
 func TestSolverOfThePage(t *testing.T) {
 	node := servertest.Program(t, "node", "node")
 	source := must.Get(os.ReadFile(filepath.Join("..", "..", "clients", "typescript", "pow.js")))(t)

@@ -2,7 +2,7 @@
 --
 --   wrk ... -s wrk.lua URL -- FILE FROM COUNT THREADS
 --
--- FILE has a token and a key on each line; all lines are of one length. COUNT requests,
+-- FILE has a token and a key on each line; all lines have one length. COUNT requests,
 -- from line FROM + 1 on, are put together before the clock starts, so that a request costs
 -- the client one table look-up. Each thread has its own share; at its end it starts again.
 

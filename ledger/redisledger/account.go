@@ -22,7 +22,7 @@ type onRecord struct {
 	place, line string
 }
 
-// placed returns the record with its place; kept is what is kept of its batch, if it is of one.
+// placed returns the record with its place; kept is what is kept of its batch, if it has one.
 func (r *onRecord) placed(kept string) (port.Record, error) { return place(r.Record, r.place, kept) }
 
 // parseAccount reads a buyer's own field. What no server writes so is an error.

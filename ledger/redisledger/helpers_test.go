@@ -114,7 +114,7 @@ func claim(t testing.TB, l *redisledger.Ledger, sale sluice.SaleID, claims ...sl
 	return decisions
 }
 
-// wantAll checks that all decisions are of one code.
+// wantAll checks that all decisions have one code.
 func wantAll(t testing.TB, decisions []sluice.Decision, want sluice.Code) {
 	t.Helper()
 	for i, d := range decisions {

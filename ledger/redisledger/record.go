@@ -91,7 +91,7 @@ func resolve(sale sluice.SaleID, buyer sluice.BuyerID, line string, batches map[
 	return place(r, at, batches[name])
 }
 
-// place gives a record its place, of which kept is what is kept of its batch, if it is of one.
+// place gives a record its place; kept is what is kept of its batch, if it has one.
 func place(r port.Record, at, kept string) (port.Record, error) {
 	parts := strings.Split(at, ":")
 	skipped, position, when, ok := "", int64(0), int64(0), true

@@ -37,8 +37,8 @@ func ofBuyer(buyer sluice.BuyerID, from, to int) []sluice.Claim {
 	return claims
 }
 
-// What a buyer has does not make a batch of theirs more work: all claims, or releases,
-// are of one who has thousands, and each field is written once.
+// What a buyer has does not make a batch of theirs more work: one who has thousands
+// makes all claims, or gets all releases, and each field is written once.
 func TestWorkOfOneBuyersBatch(t *testing.T) {
 	server := servertest.StartRedis(t, "--appendfsync", "no")
 	client := newClient(t, server.URL())

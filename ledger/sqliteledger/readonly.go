@@ -12,7 +12,7 @@ import (
 
 // snapshot is a ledger's file as it was at one moment, read while a server may
 // own it and go on writing. It is the audit's way in: there is nothing on it
-// that writes. All its answers are of the same moment, so what Read, Records
+// that writes. All its answers describe the same moment, so what Read, Records
 // and PeekJournal say of a sale adds up.
 type snapshot struct {
 	reader
@@ -66,7 +66,7 @@ func (s *snapshot) look(_ context.Context, id sluice.SaleID) (*sale, error) {
 	return nil, port.ErrNotLoaded
 }
 
-// Refresh reads the file again: from then on the answers are of that moment.
+// Refresh reads the file again: from then on the answers describe that moment.
 // What reads a store after a snapshot needs it, to tell orders that came later
 // from orders that the ledger never promised.
 func (s *snapshot) Refresh(ctx context.Context) error {

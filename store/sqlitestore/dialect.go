@@ -33,8 +33,8 @@ func (dialect) Time(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// inHand are the sales whose releases are being given back. They are of this
-// process because the file is: when it dies, nothing is in hand.
+// inHand are the sales whose releases are being given back. This process alone has
+// them, as it has the file: when it dies, nothing is in hand.
 var inHand = struct {
 	sync.Mutex
 	sales map[inFile]bool

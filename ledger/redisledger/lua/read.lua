@@ -7,7 +7,7 @@
 --          journal, format, epoch, seq, taken, terms, total, max_buyer, max_orders, opens, closes, paused,
 --          fence, calm_until, sequence the server last received, sequence of the journal's first claim or 0,
 --          max_unpaid, calm_code}
--- Keeps:   a reading is of one moment; missing records, and a journal with other entries than were written, are
+-- Keeps:   a reading describes one moment; missing records, and a journal with other entries than were written, are
 --          reported as loss; a key of another type counts as missing
 -- Cost:    five to seven commands
 -- Resend:  safe

@@ -7,7 +7,7 @@
 -- Returns: {format, epoch, fence, sequence, the sequence that the server received, sentinel (each '' if it
 --          is absent), cursor or key to go on with, or units taken (fields), {field, value, ...},
 --          {name, what is kept of the batch, ...}}
--- Keeps:   records and batches are of one moment, as is what the sale says of them (I4: a record that a load has
+-- Keeps:   records, batches and what the sale says of them describe one moment (I4: a record that a load has
 --          taken away meanwhile is no "no such claim"); a key of another type counts as missing
 -- Cost:    three or four commands (scan), or one for each claim read (buyer)
 -- Resend:  safe
