@@ -45,33 +45,38 @@ var concurrentCases = []testCase{
 		}
 		e.wantTaken(1, 1)
 	}},
-	{"changes during a rush: nothing is accepted under terms that refuse it", one, func(e *env) {
-		e.load(sale, total(1_000_000))
-		versions := map[int64]sluice.Terms{1: e.terms[sale]}
-		var crowd sync.WaitGroup
-		done := make(chan struct{})
-		for c := range 4 {
-			crowd.Go(func() { e.rush(c, done) })
-		}
-		for range 20 {
-			e.change(sale, func(t *sluice.Terms) { t.Paused = !t.Paused })
-			versions[e.terms[sale].Version] = e.terms[sale]
-			e.clock.Advance(sluice.RefusalLease)
-			e.read(sale)
-		}
-		close(done)
-		crowd.Wait()
-		r := e.read(sale)
-		records, journal, err := everything(e.ctx, e.ledger, sale)
-		e.must("read everything", err)
-		for _, wrong := range checkInvariants(r, records, journal, map[int64]bool{allStored: e.noJournal}, versions) {
-			e.Error(wrong)
-		}
-	}},
+	{"changes during a rush", one, func(e *env) { e.changes(1) }},
+	{"changes during a rush on three servers", several, func(e *env) { e.changes(3) }},
+}
+
+// changes pauses and resumes a sale during a rush: nothing is accepted under terms that refuse it.
+func (e *env) changes(nodes int) {
+	e.load(sale, total(1_000_000))
+	versions := map[int64]sluice.Terms{1: e.terms[sale]}
+	servers := e.servers(nodes)
+	var crowd sync.WaitGroup
+	done := make(chan struct{})
+	for c := range 4 {
+		crowd.Go(func() { e.rush(servers[c%nodes], c, done) })
+	}
+	for range 20 {
+		e.change(sale, func(t *sluice.Terms) { t.Paused = !t.Paused })
+		versions[e.terms[sale].Version] = e.terms[sale]
+		e.clock.Advance(sluice.RefusalLease)
+		e.read(sale)
+	}
+	close(done)
+	crowd.Wait()
+	r := e.read(sale)
+	records, journal, err := everything(e.ctx, e.ledger, sale)
+	e.must("read everything", err)
+	for _, wrong := range checkInvariants(r, records, journal, map[int64]bool{allStored: e.noJournal}, versions) {
+		e.Error(wrong)
+	}
 }
 
 // rush claims until done, with buyers of its own.
-func (e *env) rush(caller int, done <-chan struct{}) {
+func (e *env) rush(server port.Ledger, caller int, done <-chan struct{}) {
 	for n := 0; ; n++ {
 		select {
 		case <-done:
@@ -85,7 +90,7 @@ func (e *env) rush(caller int, done <-chan struct{}) {
 				Order: sale.Order(fmt.Sprintf("%08x%012x%012x", caller, n, i)),
 			})
 		}
-		if _, err := e.ledger.Claim(e.ctx, sale, batch); err != nil {
+		if _, err := server.Claim(e.ctx, sale, batch); err != nil {
 			e.Errorf("Claim: %v", err)
 			return
 		}

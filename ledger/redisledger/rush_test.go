@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"slices"
@@ -148,6 +149,7 @@ func TestReleaseReplyIsLost(t *testing.T) {
 type rush struct {
 	testing.TB
 	nodes []*redisledger.Ledger
+	url   string
 	total int64
 	clock atomic.Int64 // ms; every call of a ledger moves it on, so that cooldowns end
 
@@ -172,7 +174,9 @@ func (r *rush) now() time.Time { return time.UnixMilli(r.clock.Add(20)).UTC() }
 // the end everything adds up (I2, I3, I4, I5).
 func TestRushOfClaimsAndReleases(t *testing.T) {
 	server := servertest.StartRedis(t)
-	r := &rush{TB: t, total: 60, told: map[sluice.OrderID]sluice.Decision{}, given: map[sluice.OrderID]bool{}}
+	r := &rush{
+		TB: t, url: server.URL(), total: 60, told: map[sluice.OrderID]sluice.Decision{}, given: map[sluice.OrderID]bool{},
+	}
 	r.clock.Store(time.Now().UnixMilli())
 	for _, node := range []string{"a", "b"} {
 		l := open(t, server.URL(), redisledger.Options{Node: node, Now: r.now})
@@ -231,7 +235,11 @@ func (r *rush) claimSome(random *rand.Rand) {
 	claims := make([]sluice.Claim, 1+random.IntN(20))
 	for i := range claims {
 		claims[i] = makeClaim("s", int(r.next.Add(1)))
-		claims[i].Buyer = makeClaim("s", random.IntN(80)).Buyer
+		buyer := random.IntN(80)
+		claims[i].Buyer = makeClaim("s", buyer).Buyer
+		if buyer%4 == 0 { // twenty of them share four counters
+			claims[i].Counters = claims[i].Counters.With(sluice.Counter{Name: homes[buyer/4%4], Max: mostAtHome})
+		}
 	}
 	decisions := claimWhenBack(r, r.nodes[random.IntN(2)], "s", claims)
 	begun := r.begun.Load()
@@ -256,6 +264,11 @@ func (r *rush) claimSome(random *rand.Rand) {
 
 // keepLive is how many accepted claims stay live while the rush goes on.
 const keepLive = 30
+
+// Buyers of one home have so many live units together.
+var homes = [4]string{"home:a", "home:b", "home:c", "home:d"}
+
+const mostAtHome = 4
 
 // releaseSome gives orders back: new ones, some of them twice, mixed with ones
 // that were given before and with ones of an epoch before, in any order. What
@@ -309,16 +322,27 @@ func (r *rush) releaseSome(random *rand.Rand) {
 func (r *rush) check() {
 	r.Helper()
 	l := r.nodes[0]
-	live, records := map[sluice.BuyerID]int64{}, map[sluice.OrderID]port.Record{}
+	live, records, at := map[sluice.BuyerID]int64{}, map[sluice.OrderID]port.Record{}, map[string]int64{}
 	var all []port.Record
 	must.Succeed(r, l.Records(r.Context(), "s", func(rec port.Record) bool {
 		records[rec.Order] = rec
 		all = append(all, rec)
 		if rec.Live {
 			live[rec.Buyer]++
+			for _, home := range rec.Counters.List() {
+				at[home.Name]++
+			}
 		}
 		return true
 	}))
+	client := newClient(r, r.url)
+	for _, home := range homes {
+		field := command(r, client, "HGET", "sluice:{s}:buyers", "\n"+home)
+		counted := must.Get(field.ToString())(r)
+		if at[home] > mostAtHome || counted != fmt.Sprint(at[home]) {
+			r.Errorf("I3: %s has %d units, of at most %d, and is counted as %s", home, at[home], mostAtHome, counted)
+		}
+	}
 	for order, d := range r.told {
 		if rec := records[order]; rec.Seq != d.Seq || rec.Live == r.given[order] {
 			r.Errorf("I4, I6: order %s, accepted as %d, released %t, is on record as %+v", order, d.Seq, r.given[order], rec)

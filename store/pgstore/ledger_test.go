@@ -343,6 +343,32 @@ func TestAPromiseThatIsStoredCountsOnce(t *testing.T) {
 	}
 }
 
+// A promise counts in its counters, and once, stored or not.
+func TestAPromiseCountsInItsCounters(t *testing.T) {
+	t.Parallel()
+	atHome := func(c sluice.Claim) sluice.Claim {
+		c.Counters = c.Counters.With(sluice.Counter{Name: "home:1", Max: 5})
+		return c
+	}
+	for _, stored := range []bool{false, true} {
+		t.Run(fmt.Sprint("stored ", stored), func(t *testing.T) {
+			t.Parallel()
+			store, l, _ := sell(t, func(s *sluice.Sale) { s.Total = 20 })
+			r := promise(t, store, l, atHome(withQuantity(claimOf("ann", 1), 4)))
+			if stored {
+				storetest.InsertBatch(t, store, port.Entry{
+					Sale: "sale", Epoch: 2, Node: "one", Terms: 1, At: r.At, FirstSeq: 1, Claims: []sluice.Claim{r.Claim},
+				})
+			}
+			for buyer, want := range []sluice.Code{sluice.Accepted, sluice.BuyerLimit} {
+				if got := codes(t, l, "sale", atHome(claimOf(fmt.Sprint("buyer-", buyer), 1))); got[want] != 1 {
+					t.Errorf("buyer %d: %v, want %v", buyer, got, want)
+				}
+			}
+		})
+	}
+}
+
 // everyStatement has a ledger do all that it does.
 func everyStatement(t *testing.T, url string) {
 	t.Helper()
