@@ -17,6 +17,7 @@ import (
 	"github.com/sluicehq/sluice/api"
 	"github.com/sluicehq/sluice/engine"
 	"github.com/sluicehq/sluice/internal/must"
+	"github.com/sluicehq/sluice/internal/port"
 	"github.com/sluicehq/sluice/internal/servertest"
 	"github.com/sluicehq/sluice/internal/settle"
 	"github.com/sluicehq/sluice/store/pgstore"
@@ -380,6 +381,31 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Redis is emptied while its only server is dead, and the server starts again before the store has forgotten the
+// heartbeats of the one that was killed: the sale comes back by itself.
+func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
+	t.Parallel()
+	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
+	f.open(1, 10, f.redis.URL())
+	f.buys(0, 1)
+	f.until("the journal to be stored", f.stored)
+	killed := f.engines[0].Node()
+	must.Succeed(t, f.engines[0].Close(t.Context()))
+	f.flush()
+	store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
+	must.Succeed(t, store.Heartbeat(t.Context(), port.Server{Node: killed})) // as if it had not said that it leaves
+	must.Succeed(t, store.Close())
+	f.engines, f.clients = nil, nil
+	f.join(1, f.redis.URL())
+	if node := f.engines[0].Node(); node != killed {
+		t.Fatalf("%s starts in the place of %s", node, killed)
+	}
+	f.until("the sale to be loaded", func() bool {
+		status, _ := f.claim(0, 2)
+		return status == http.StatusAccepted
+	})
 }
 
 // A shop leaves Redis for PostgreSQL alone, and goes back: what was promised stays, no unit
