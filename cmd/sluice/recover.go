@@ -29,9 +29,9 @@ func (a *app) recoverCommand() *cobra.Command {
 		Long: "Says what the ledger of a sale has on record and the store, which was restored from an " +
 			"older copy, lacks: accepted claims, and orders that had ended. With --apply the server stores " +
 			"them, no order expires for an hour, and the sale goes on: have the shop send its payments " +
-			"since the copy again. Ledgers that lost something come back by themselves. With --sale this " +
-			"server's ledger also decides about the sale from now on, unless a server that has the former " +
-			"ledger lives. The command can be repeated.",
+			"since the copy again. Ledgers that lost something come back by themselves. About a sale that you " +
+			"name this server's ledger also decides from now on, unless a server that has the former " +
+			"ledger lives; without a name such a sale is only listed. The command can be repeated.",
 	}
 	saleOrAll(cmd, &sale)
 	cmd.Flags().BoolVar(&apply, "apply", false, "change the store as the report says")
@@ -93,15 +93,18 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 			rows = append(rows, []string{string(r.Sale), "nothing to recover", "", ""})
 			continue
 		case r.Ledger != "":
-			decides := "with --sale, this server's ledger decides from now on"
+			decides := "if you name it, this server's ledger decides"
 			if r.Applied {
 				decides = "this server's ledger decides from now on"
 			}
 			rows = append(rows, []string{string(r.Sale), decides, "", "instead of " + r.Ledger})
-			if r.Payments == nil {
+			if len(r.Payments) == 0 {
 				continue
 			}
 			rows = append(rows, []string{string(r.Sale), "what that one alone has on record is given up", "", ""})
+			if apply && !r.Applied {
+				continue
+			}
 		}
 		if r.Terms != "" {
 			rows = append(rows, []string{string(r.Sale), "terms that the store lacks, to be adopted", "", r.Terms})
@@ -117,7 +120,7 @@ func (a *app) printRecoveries(list recoveries, apply bool) error {
 	if len(rows) == 0 {
 		a.say("No sale waits to be recovered. Servers find most of what a restored database lacks when they start, and " +
 			"the rest within a minute; sluice reconcile --apply compares now. A sale that another ledger decides about " +
-			"(sluice sale check says so) is brought to this one with --sale.")
+			"(sluice sale check says so) comes to this one if you name it.")
 	}
 	err := a.printTable(list, []string{"SALE", "WHAT", ">ORDERS", "WHICH"}, rows)
 	if err == nil && kept {

@@ -215,8 +215,15 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	other.Ledger = "redis:other"
 	shop.answers[path] = always(other)
 	if got := command(t, env, "recover", "--apply"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
-		!strings.Contains(got.out, "with --sale, this server's ledger decides") || !strings.Contains(got.out, "given up") {
+		!strings.Contains(got.out, "if you name it, this server's ledger decides") ||
+		!strings.Contains(got.out, "given up") || strings.Contains(got.out, "phone.01") {
 		t.Errorf("a sale that nobody has named gets another ledger: %+v, sent %s", got, shop.bodies[path])
+	}
+	other.Payments = []sluice.RecoveredOrders{} // its store is no older than its ledger
+	shop.answers[path] = always(other)
+	if got := command(t, env, "recover", "--sale", "phone"); got.code != exitOK || strings.Contains(got.out, "given up") ||
+		!strings.Contains(got.out, "instead of redis:other") {
+		t.Errorf("another ledger alone: %+v", got)
 	}
 	report.Applied = true
 	shop.answers[path] = always(report)

@@ -63,7 +63,7 @@ func (r *Rebuilder) changeLedger(ctx context.Context, sale *sluice.Sale, apply b
 		taken, err = r.store.TakeSale(ctx, sale.ID, r.node, SilentAfter, port.FenceLost+": "+why)
 	}
 	switch {
-	case err != nil || !Outdated(sale):
+	case err != nil || !Outdated(sale): // if the store is as new as that ledger, the rebuild has all it needs
 	case taken:
 		rec, err = r.Recover(ctx, sale.ID, true)
 	default:
