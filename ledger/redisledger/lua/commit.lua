@@ -51,7 +51,7 @@ if held[2] then
   return redis.error_reply('ERR the name ' .. ARGV[10] .. ' of the batch is taken')
 end
 local open = selling and not calm
-local function units_of(i) -- unless all ask for one
+local function units_of(i) -- where not all ask for one
   return tonumber(sub(ARGV[13], 7 * i - 6, 7 * i))
 end
 
@@ -87,8 +87,8 @@ if f > 0 then
   end
 end
 
--- Counters: the field of each claim's, and the most units; by field the live units, and what the batch asks for. One
--- that is damaged is full.
+-- Counters: the field of each claim's, and the most units; by field the live units, and what the batch asks for; and
+-- whether the claim waits for its turn. A counter that is damaged is full.
 local counters, counts, wanted, changed, turn = {}, {}, {}, {}, {}
 if ARGV[16] ~= '' then
   local asked, c = {}, 0
@@ -109,7 +109,7 @@ if ARGV[16] ~= '' then
   end
   for i, all in pairs(counters) do
     for _, counter in ipairs(all) do
-      turn[i] = turn[i] or counts[counter[1]] + wanted[counter[1]] > counter[2]
+      turn[i] = turn[i] or open and counts[counter[1]] + wanted[counter[1]] > counter[2]
     end
   end
 end
@@ -131,7 +131,6 @@ for i = 1, n do
     differs = true
   end
   local repeats = line or (key and record and find(record, key, 1, true))
-  if (turns or turn[i]) and stopped == 0 and differs and flag ~= 50 and not repeats then stopped = i end
   local counted, full = '', false
   if counters[i] then
     for _, counter in ipairs(counters[i]) do
@@ -139,6 +138,7 @@ for i = 1, n do
       full = full or counts[counter[1]] + units > counter[2]
     end
   end
+  if (turns or turn[i]) and stopped == 0 and differs and not full and flag ~= 50 and not repeats then stopped = i end
   if differs or not open or stopped > 0 or full or (bounded and taken + units > total) then
     m = m + 1
     skipped[m], out[6 + 2 * m], out[7 + 2 * m] = i, i, taken
