@@ -202,12 +202,13 @@ func (c *conditions) sales(s *condition.Seen) {
 			Paused: refusal == sluice.Paused, Total: v.Sale.Total, Left: v.Available(), Taken: v.Shown().Taken,
 			Epoch: v.Reading.Epoch, Backlog: v.Reading.Backlog, Oldest: v.Reading.Oldest, DeadLetters: waiting.DeadLetters,
 		}
-		if !v.Down && !v.InStep() && v.Reading.Fence != port.FenceLoading {
+		switch {
+		case v.Down || v.InStep() || v.Reading.Fence == port.FenceLoading:
+		case c.follower.loader.Foreign(&v.Sale):
+			sale.Off = settle.OtherDecides + v.Sale.Ledger
+		default:
 			sale.Off = cmp.Or(v.Reading.Fence, fmt.Sprintf("the ledger has epoch %d of it, the database %d", v.Reading.Epoch,
 				v.Sale.Epoch))
-			if c.follower.loader.Foreign(&v.Sale) {
-				sale.Off = settle.OtherDecides + v.Sale.Ledger
-			}
 		}
 		for _, since := range []time.Time{waiting.OldestDue, waiting.OldestRelease} {
 			if !since.IsZero() {

@@ -384,18 +384,21 @@ func TestTwoLedgersBesideOneStore(t *testing.T) {
 }
 
 // Redis is emptied while its only server is dead, and the server starts again before the store has forgotten the
-// heartbeats of the one that was killed: the sale comes back by itself.
+// heartbeats of the one that was killed: the sale comes back by itself. One that waited for a person still does, who
+// is told what is given up.
 func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
 	t.Parallel()
 	f := &fleet{t: t, redis: servertest.StartRedis(t), store: servertest.Postgres(t), sale: "phone"}
 	f.open(1, 10, f.redis.URL())
 	f.buys(0, 1)
+	f.create("lamp", 10)
 	f.until("the journal to be stored", f.stored)
 	killed := f.engines[0].Node()
 	must.Succeed(t, f.engines[0].Close(t.Context()))
 	f.flush()
 	store := must.Get(pgstore.Open(t.Context(), f.store, pgstore.Options{}))(t)
 	must.Succeed(t, store.Heartbeat(t.Context(), port.Server{Node: killed})) // as if it had not said that it leaves
+	must.Succeed(t, store.FenceSale(t.Context(), "lamp", 1, port.FenceOlder+": a test"))
 	must.Succeed(t, store.Close())
 	f.engines, f.clients = nil, nil
 	f.join(1, f.redis.URL())
@@ -405,6 +408,18 @@ func TestAnEmptiedLedgerIsLoaded(t *testing.T) {
 	f.until("the sale to be loaded", func() bool {
 		status, _ := f.claim(0, 2)
 		return status == http.StatusAccepted
+	})
+	would, err := f.clients[0].RecoverSale(t.Context(), "lamp", false)
+	if err != nil || would.Ledger == "" || len(would.Payments) == 0 {
+		t.Errorf("the other sale has got this ledger by itself: %+v, %v", would, err)
+	}
+	if did, err := f.clients[0].RecoverSale(t.Context(), "lamp", true); err != nil || !did.Applied ||
+		did.NoExpiryBefore.IsZero() {
+		t.Errorf("%+v, %v", did, err)
+	}
+	f.until("the other sale to be loaded", func() bool {
+		sale, err := f.clients[0].AdminSale(t.Context(), "lamp")
+		return err == nil && sale.Loaded && sale.Fence == "" && sale.Epoch == 2
 	})
 }
 
@@ -424,9 +439,11 @@ func TestALedgerIsChanged(t *testing.T) {
 		if status, _ := f.claim(0, n+2); status != http.StatusServiceUnavailable {
 			t.Errorf("%s answers %d before it is asked for", ledger, status)
 		}
-		f.until("the check to say why", func() bool {
-			check, err := f.clients[0].CheckSale(t.Context(), f.sale)
-			return err == nil && strings.Contains(fmt.Sprint(check.Checks), settle.OtherDecides)
+		f.until("the check and the conditions to say why", func() bool {
+			check, failed := f.clients[0].CheckSale(t.Context(), f.sale)
+			status, err := f.clients[0].Status(t.Context(), f.sale)
+			return errors.Join(failed, err) == nil && strings.Contains(fmt.Sprint(check.Checks), settle.OtherDecides) &&
+				strings.Contains(fmt.Sprint(status.Conditions), settle.OtherDecides)
 		})
 		change := func() error {
 			_, err := f.clients[0].RecoverSale(t.Context(), f.sale, true)

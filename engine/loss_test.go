@@ -46,14 +46,19 @@ func newFleet(t *testing.T, servers int, total int64) *fleet {
 
 // open starts engines, and creates the sale.
 func (f *fleet) open(servers int, total int64, ledger string) *fleet {
-	t := f.t
-	t.Helper()
+	f.t.Helper()
 	f.join(servers, ledger)
-	must.Get(f.clients[0].CreateSale(t.Context(), api.CreateSale{
-		ID: api.Some(f.sale), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
-		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
-	}))(t)
+	f.create(f.sale, total)
 	return f
+}
+
+// create creates a sale that has been open for an hour.
+func (f *fleet) create(id sluice.SaleID, total int64) {
+	f.t.Helper()
+	must.Get(f.clients[0].CreateSale(f.t.Context(), api.CreateSale{
+		ID: api.Some(id), SKU: "sku", Title: "title", Price: api.Some(sluice.Money{Amount: 1, Currency: "CNY"}),
+		Total: api.Value(total), MaxPerBuyer: api.Value[int64](1), OpensAt: api.Some(api.At(time.Now().Add(-time.Hour))),
+	}))(f.t)
 }
 
 // join starts engines on a ledger.

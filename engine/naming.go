@@ -44,14 +44,14 @@ func (f *follower) unsure(sale *sluice.Sale) bool {
 	return ok && sale.Ledger != "" && f.loader.Name() == ""
 }
 
-// mayTake reports whether a sale may have lost its ledger, and this one, of the same
-// kind, has just been made. A database that was down, or has become an older copy of itself,
-// has no recent heartbeat of any server, and those of the sale's ledger may live. So this
-// server's own must have arrived for a while, and stayed.
+// mayTake reports whether a sale may have lost its ledger, and this one, of the same kind,
+// has just been made. What waits for a person is left to one. A database that was down, or
+// has become an older copy of itself, has no recent heartbeat of any server, and those of
+// the sale's ledger may live. So this server's own must have arrived for a while, and stayed.
 func (f *follower) mayTake(sale *sluice.Sale) bool {
 	kind, _, _ := strings.Cut(sale.Ledger, ":")
 	missed := f.unsent.Load()
-	return f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":") && missed > 0 &&
+	return !settle.Outdated(sale) && f.made.Load() && strings.HasPrefix(f.loader.Name(), kind+":") && missed > 0 &&
 		time.Since(time.Unix(0, missed)) > 2*settle.SilentAfter
 }
 

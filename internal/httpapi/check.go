@@ -292,7 +292,7 @@ func (c *saleCheck) loaded() {
 		c.find(fail, "loaded", "the ledger (--ledger)", ledgerAnswers, "the ledger has not answered lately: %v", c.view.Cause)
 	case c.server.Foreign != nil && c.server.Foreign(row):
 		c.find(fail, "loaded", "the ledger of this server (--ledger)", "the sale's own; if that one was emptied, this one "+
-			"takes the sale by itself within a minute, else by sluice recover --sale SALE --apply", "%s%s",
+			"takes the sale by itself within a minute, else by sluice recover --sale SALE", "%s%s",
 			settle.OtherDecides, row.Ledger)
 	case settle.Outdated(row):
 		c.find(fail, "loaded", "the store: it is older than the ledger", "sluice recover --sale SALE",
