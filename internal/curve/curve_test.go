@@ -75,8 +75,7 @@ func merged(t *testing.T, now time.Time, servers ...*server) Curve {
 	for _, s := range servers {
 		all = append(all, s.all()...)
 	}
-	c := must.Get(Merge(all, Window{}, now))(t)
-	return c
+	return must.Get(Merge(all, Window{}, now))(t)
 }
 
 // column is one kind over time.

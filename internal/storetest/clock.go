@@ -77,7 +77,7 @@ func testDatabasesClock(t *testing.T, db Database) {
 }
 
 // A payment that waits for its order's row until that is due is late, and what is
-// stored after waiting for the sale's row has that time: the clock is read
+// stored after waiting for the sale's row has the time of getting it: the clock is read
 // when the lock is there.
 func testTimeAfterLock(t *testing.T, db Database) {
 	s := db.Open(t)

@@ -77,7 +77,7 @@ const (
 	crashShutdown        = "57P02"
 	cannotConnectNow     = "57P03"
 	tooManyConnections   = "53300"
-	// takesNoConnections is that of a database with ALLOW_CONNECTIONS false, for maintenance.
+	// takesNoConnections is the state of a database with ALLOW_CONNECTIONS false, mostly for maintenance.
 	takesNoConnections = "55000"
 )
 

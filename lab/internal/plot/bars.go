@@ -24,7 +24,7 @@ type Row struct {
 	Bars  [][]float64 // each a list of parts, from the left
 }
 
-// The colours have the same lightness, for everybody's eyes, and the page's, light
+// The colours have the same lightness, for everybody's eyes, and the page's own, light
 // or dark, is painted, since a picture does not know it.
 const style = `<style>
 	text { font: 13px system-ui, sans-serif; fill: #1f2328 }
