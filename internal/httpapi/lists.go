@@ -205,7 +205,7 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 	return func(yield func(sluice.BuyerID, error) bool) {
 		whole := bufio.NewReader(body)
 		head, _ := whole.Peek(4) // an error comes again
-		if what := foreign(head); what != "" {
+		if what := noText(head); what != "" {
 			yield("", badRequest("line 1: the file is %s: want text in UTF-8, an id a line", what))
 			return
 		}
@@ -246,8 +246,8 @@ func buyersIn(body io.Reader, read func([]byte) (sluice.BuyerID, error)) iter.Se
 	}
 }
 
-// foreign says which kind of file begins so, of those that people send in place of text; empty: another one.
-func foreign(head []byte) string {
+// noText says which kind of file begins so, of those that people send in place of text; empty: another one.
+func noText(head []byte) string {
 	switch {
 	case bytes.HasPrefix(head, []byte("\xff\xfe")), bytes.HasPrefix(head, []byte("\xfe\xff")):
 		return "in UTF-16"
