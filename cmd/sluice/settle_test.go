@@ -217,7 +217,7 @@ func TestRecoverTellsWhatItDoes(t *testing.T) {
 	if got := command(t, env, "recover", "--apply"); got.code != exitOK || shop.bodies[path] != `{"apply":false}` ||
 		!strings.Contains(got.out, "if you name it, this server's ledger decides") ||
 		!strings.Contains(got.out, "given up") || strings.Contains(got.out, "phone.01") {
-		t.Errorf("a sale that nobody has named gets another ledger: %+v, sent %s", got, shop.bodies[path])
+		t.Errorf("recover without a name gives a sale another ledger: %+v, sent %s", got, shop.bodies[path])
 	}
 	other.Payments = []sluice.RecoveredOrders{} // its store is no older than its ledger
 	shop.answers[path] = always(other)

@@ -386,8 +386,8 @@ func (l *Loader) lost(ctx context.Context, sale *sluice.Sale, reading *port.Read
 const rebuildTakes = time.Minute
 
 // rebuildFor has a sale rebuilt that has units for claims of a dead letter and refuses them because it is closed,
-// paused or not open yet: the load brings them in (bring). It stops nothing, since nobody can buy until well after
-// it. False: there are no units for any of them. An error: it refuses them for the moment only; try again.
+// paused or not open yet: the load brings them in (bring). It stops no buyer: the sale refuses all claims until
+// well after it. False: there are no units for any of them. An error: it refuses them for the moment only; try again.
 func (l *Loader) rebuildFor(ctx context.Context, sale *sluice.Sale, letter int64, claims []sluice.Claim) (bool, error) {
 	r, err := l.read(ctx, sale.ID)
 	if err != nil {
